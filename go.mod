@@ -1,0 +1,3 @@
+module exacta.dev/exacta
+
+go 1.26
