@@ -1,0 +1,108 @@
+package checkpoint
+
+import (
+	"fmt"
+	"io"
+	"unsafe"
+)
+
+// Tensor is one named array of a checkpoint. Its bytes are raw, little-endian,
+// row-major (the last dimension runs fastest), and belong to the checkpoint:
+// they are read-only and valid until it is closed.
+type Tensor struct {
+	Name   string // normalised, see NormalName
+	Source string // as the file spells it
+	File   string // base name of the file that holds it
+	DType  DType
+	Shape  []int // of [out, in] for weights; empty for a scalar; not to be changed
+
+	data   []byte
+	mapped bool // data lies in a mapping of a file
+}
+
+var _ io.ReaderAt = Tensor{}
+
+// Len is the number of elements.
+func (t Tensor) Len() int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Size is the number of bytes.
+func (t Tensor) Size() int64 { return int64(len(t.data)) }
+
+// Bytes returns the raw bytes without copying. They must not be written.
+func (t Tensor) Bytes() []byte { return t.data }
+
+// ReadAt copies raw bytes from offset off on, as io.ReaderAt defines it.
+func (t Tensor) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("tensor %q: offset %d is negative", t.Name, off)
+	}
+	if off >= int64(len(t.data)) {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	n := copy(p, t.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Aligned reports whether the first byte lies at a multiple of the element
+// size, so that a slice of elements may be cast over the bytes. The format
+// does not promise it.
+func (t Tensor) Aligned() bool {
+	size := t.DType.Size()
+	return size <= 1 || len(t.data) == 0 || uintptr(unsafe.Pointer(&t.data[0]))%uintptr(size) == 0
+}
+
+// Uint16s returns the elements of a BF16 or F16 tensor as their bit patterns:
+// a view of the bytes when they are aligned, else a copy.
+func (t Tensor) Uint16s() ([]uint16, error) {
+	if t.DType != BF16 && t.DType != F16 {
+		return nil, fmt.Errorf("tensor %q is %s; BF16 or F16 was asked for", t.Name, t.DType)
+	}
+	return view[uint16](t), nil
+}
+
+// Float32s returns the elements as float32: for F32 a view of the bytes when
+// they are aligned, else a copy; for BF16 and F16 a widened copy, which is
+// exact.
+func (t Tensor) Float32s() ([]float32, error) {
+	switch t.DType {
+	case F32:
+		return view[float32](t), nil
+	case BF16, F16:
+		bits := view[uint16](t)
+		out := make([]float32, len(bits))
+		widen := f16ToF32
+		if t.DType == BF16 {
+			widen = bf16ToF32
+		}
+		for i, b := range bits {
+			out[i] = widen(b)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("tensor %q is %s; weights must be BF16, F16 or F32", t.Name, t.DType)
+}
+
+// Discard tells the system that the bytes will not be needed again soon, so
+// that it may drop its resident copy. They stay readable. It does nothing for
+// tensors that are not mapped from a file.
+func (t Tensor) Discard() error {
+	if !t.mapped {
+		return nil
+	}
+	if err := discard(t.data); err != nil {
+		return fmt.Errorf("tensor %q: discard: %w", t.Name, err)
+	}
+	return nil
+}
