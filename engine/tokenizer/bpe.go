@@ -1,0 +1,163 @@
+package tokenizer
+
+// bpe holds the merges: a pair of neighbouring ids, left<<32|right, gives its
+// rank (the lowest is merged first) and the id that replaces it, rank<<32|id.
+type bpe struct {
+	merges map[uint64]uint64
+}
+
+// noMerge is the entry of a pair that does not merge; it is above all ranks.
+const noMerge = ^uint64(0)
+
+func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
+
+func (m *bpe) lookup(a, b int32) uint64 {
+	if v, ok := m.merges[pairKey(a, b)]; ok {
+		return v
+	}
+	return noMerge
+}
+
+// shortWord is the number of symbols up to which scanning for the best pair is
+// faster than a heap.
+const shortWord = 48
+
+// merge merges the symbols of one word in place and returns what is left:
+// always the pair of lowest rank, the leftmost of equals.
+func (m *bpe) merge(ids []int32, buf *mergeBuffer) []int32 {
+	if len(ids) <= shortWord {
+		return m.mergeShort(ids)
+	}
+	return m.mergeLong(ids, buf)
+}
+
+func (m *bpe) mergeShort(ids []int32) []int32 {
+	var space [shortWord]uint64
+	pairs := space[:max(len(ids)-1, 0)] // pairs[i] is the merge of ids[i] and ids[i+1]
+	for i := range pairs {
+		pairs[i] = m.lookup(ids[i], ids[i+1])
+	}
+	for len(pairs) > 0 {
+		best := 0
+		for i, p := range pairs {
+			if p < pairs[best] {
+				best = i
+			}
+		}
+		if pairs[best] == noMerge {
+			break
+		}
+		ids[best] = int32(uint32(pairs[best]))
+		ids = append(ids[:best+1], ids[best+2:]...)
+		pairs = append(pairs[:best], pairs[best+1:]...)
+		if best > 0 {
+			pairs[best-1] = m.lookup(ids[best-1], ids[best])
+		}
+		if best < len(pairs) {
+			pairs[best] = m.lookup(ids[best], ids[best+1])
+		}
+	}
+	return ids
+}
+
+// mergeBuffer is the working space of mergeLong, kept between words.
+type mergeBuffer struct {
+	prev, next []int32
+	queue      []candidate
+}
+
+// candidate is a pair that stood at pos when it was queued.
+type candidate struct {
+	merge uint64 // rank<<32|id
+	pos   int32
+}
+
+func (c candidate) before(d candidate) bool {
+	return c.merge < d.merge || c.merge == d.merge && c.pos < d.pos
+}
+
+// mergeLong keeps the symbols in a linked list and the pairs in a heap. A
+// candidate is stale when its place is gone or now holds another pair.
+func (m *bpe) mergeLong(ids []int32, buf *mergeBuffer) []int32 {
+	n := len(ids)
+	buf.prev, buf.next, buf.queue = resize(buf.prev, n), resize(buf.next, n), buf.queue[:0]
+	prev, next := buf.prev, buf.next
+	for i := range n {
+		prev[i], next[i] = int32(i-1), int32(i+1)
+		if i+1 < n {
+			buf.offer(m.lookup(ids[i], ids[i+1]), int32(i))
+		}
+	}
+	for len(buf.queue) > 0 {
+		c := buf.pop()
+		i := c.pos
+		j := next[i]
+		if ids[i] < 0 || int(j) >= n || m.lookup(ids[i], ids[j]) != c.merge {
+			continue
+		}
+		ids[i] = int32(uint32(c.merge))
+		ids[j] = -1
+		next[i] = next[j]
+		if k := next[i]; int(k) < n {
+			prev[k] = i
+			buf.offer(m.lookup(ids[i], ids[k]), i)
+		}
+		if k := prev[i]; k >= 0 {
+			buf.offer(m.lookup(ids[k], ids[i]), k)
+		}
+	}
+	out := ids[:0]
+	for _, id := range ids {
+		if id >= 0 {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func resize(s []int32, n int) []int32 {
+	if cap(s) < n {
+		return make([]int32, n)
+	}
+	return s[:n]
+}
+
+// offer queues a pair that merges.
+func (b *mergeBuffer) offer(merge uint64, pos int32) {
+	if merge == noMerge {
+		return
+	}
+	b.queue = append(b.queue, candidate{merge, pos})
+	i := len(b.queue) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !b.queue[i].before(b.queue[up]) {
+			break
+		}
+		b.queue[i], b.queue[up] = b.queue[up], b.queue[i]
+		i = up
+	}
+}
+
+// pop takes the first candidate off the heap.
+func (b *mergeBuffer) pop() candidate {
+	q := b.queue
+	top := q[0]
+	last := len(q) - 1
+	q[0] = q[last]
+	q = q[:last]
+	b.queue = q
+	for i := 0; ; {
+		least := i
+		for _, down := range [...]int{2*i + 1, 2*i + 2} {
+			if down < len(q) && q[down].before(q[least]) {
+				least = down
+			}
+		}
+		if least == i {
+			return top
+		}
+		q[i], q[least] = q[least], q[i]
+		i = least
+	}
+}

@@ -1,0 +1,45 @@
+package tokenizer
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync/atomic"
+)
+
+// The bounds of the word cache: its slots, and the longest word kept. Together
+// they keep it below about 8 MB.
+const (
+	cacheSlots   = 1 << 14
+	cacheMaxWord = 64
+)
+
+// wordCache remembers the ids of words. It is a direct-mapped table: a word
+// that falls on a taken slot replaces what is there, entries never change once
+// they are published, and so readers need no lock.
+type wordCache struct {
+	seed  maphash.Seed
+	slots []atomic.Pointer[cacheEntry]
+}
+
+type cacheEntry struct {
+	word string
+	ids  []int32
+}
+
+func newWordCache() *wordCache {
+	return &wordCache{maphash.MakeSeed(), make([]atomic.Pointer[cacheEntry], cacheSlots)}
+}
+
+// get returns the ids of a word, and its slot for put.
+func (c *wordCache) get(word string) (ids []int32, slot *atomic.Pointer[cacheEntry]) {
+	slot = &c.slots[maphash.String(c.seed, word)%cacheSlots]
+	if e := slot.Load(); e != nil && e.word == word {
+		return e.ids, slot
+	}
+	return nil, slot
+}
+
+// put stores a copy of a word and its ids.
+func (c *wordCache) put(slot *atomic.Pointer[cacheEntry], word string, ids []int32) {
+	slot.Store(&cacheEntry{strings.Clone(word), append([]int32(nil), ids...)})
+}

@@ -1,0 +1,45 @@
+// Package tokenizer turns text into token ids and back, as the tokenizer.json
+// of a Hugging Face model says: byte-level BPE with the pre-tokenizers of the
+// Llama 3, Qwen, SmolLM2, GLM and DeepSeek families.
+//
+// # The steps of encoding
+//
+//  1. Added tokens (such as <|im_end|>) are cut out of the raw text, leftmost
+//     first and the longest at each place.
+//  2. The pieces between are normalised (NFC, where the file asks for it), and
+//     the added tokens that match normalised text are cut out.
+//  3. A chain of splitters cuts each piece into words. The regular expressions
+//     of the known families use look-ahead, which Go's regexp lacks, so each
+//     is a hand-written scanner, chosen by the exact text of the pattern.
+//  4. Each word becomes its bytes, and pairs of neighbours are merged: lowest
+//     rank first, leftmost on ties, until no pair has a merge.
+//  5. A template adds ids before and after (begin of text), when asked for.
+//
+// Step 4 scans for the best pair in short words and uses a heap in long ones,
+// so that a megabyte without a split point costs n log n. A bounded cache
+// keeps the ids of words.
+//
+// # What is refused
+//
+// tokenizer.json has many options, and one that is ignored gives plausible,
+// wrong ids. [Load] therefore refuses by name whatever it does not implement:
+// other models than BPE, other normalisers, unknown patterns, prefix spaces,
+// dropout, and so on.
+//
+// # Text that is not UTF-8
+//
+// [Tokenizer.Encode] never fails: bytes that are no valid UTF-8 stand for
+// themselves through the byte table, and to the splitters each counts as a
+// symbol. [Tokenizer.EncodeStrict] refuses such text with the place of the
+// first bad byte, for requests from outside. Decoding joins the bytes of all
+// tokens and replaces each maximal invalid part by one U+FFFD, as the
+// reference does (Unicode, section 3.9, "Substitution of Maximal Subparts");
+// a [Decoder] does so as tokens arrive and never emits part of a rune.
+//
+// # The reference
+//
+// Ids are those of the Rust library (github.com/huggingface/tokenizers);
+// testdata holds what it gave, with its version, and the script that asked it.
+// Unicode categories are those of version 15.0, from a table of our own, so
+// that a new Go release does not move ids.
+package tokenizer
