@@ -1,0 +1,89 @@
+package engine
+
+import "exacta.dev/exacta/kernels"
+
+// Draft is what a drafter proposes for one sequence: a chain of tokens that may
+// follow the pending token. An empty draft means that the sequence decodes
+// plainly in this step.
+type Draft struct {
+	Tokens []int32
+	// Probs[i], if Probs is not nil, is the distribution that Tokens[i] was
+	// sampled from, over the whole vocabulary, after the request's own
+	// processing. Nil means that the drafter was certain (one-hot), as
+	// n-gram and greedy drafters are.
+	Probs [][]float32
+}
+
+// Ask asks for a draft of at most K tokens for one sequence.
+type Ask struct {
+	Seq *Sequence // read only
+	K   int
+	// Draft is the answer. Its slices may be reused by the drafter at the
+	// next Propose.
+	Draft Draft
+}
+
+// Span is the host's view of one span of a step: rows that entered, or may
+// enter, a sequence's cache.
+type Span struct {
+	Seq *Sequence
+	// Start is the position of the first row, RowOff its index in the batch.
+	Start, RowOff int
+	// Tokens are the span's tokens: a prefill chunk, or the pending token
+	// and the drafts.
+	Tokens []int32
+	// Kept is the number of rows that were committed. Next is the token at
+	// position Start+Kept: the next prompt token inside a prompt, else the
+	// verdict's.
+	Kept int
+	Next int32
+}
+
+// Step tells a drafter what the target has just committed. It is the only way
+// that a drafter learns: prefill chunks, first tokens and verified runs all
+// come this way, in order of position, so a rejected token never reaches a
+// drafter's state.
+type Step struct {
+	Queue kernels.Queue
+	// Spans are this drafter's spans of the step.
+	Spans []Span
+	// Batch is the device's view of the same spans, with Kept and Next (I32
+	// [Spans, 1]) in backend memory, and Hidden the final normed hidden
+	// states of its rows, BF16 [Rows, hidden]. All are overwritten by the
+	// next step: operations that read them are recorded now.
+	Batch              kernels.Batch
+	Kept, Next, Hidden kernels.Buf
+}
+
+// Drafter proposes drafts for the sequences of one engine. Its methods are
+// called by the engine loop, one at a time.
+type Drafter interface {
+	// Name is the strategy's registered name.
+	Name() string
+	// Committed tells what entered the caches, once per step in which any of
+	// this drafter's sequences took part.
+	Committed(s *Step) error
+	// Propose fills in the drafts of the asks.
+	Propose(q kernels.Queue, asks []*Ask) error
+	// Release forgets a sequence: finished, cancelled or preempted. A
+	// preempted sequence comes again through Committed from position 0 (or
+	// from a prefix-cache hit).
+	Release(seq *Sequence)
+}
+
+// DeviceDrafter is a drafter that keeps caches of its own behind the seam,
+// level with the target's.
+type DeviceDrafter interface {
+	Drafter
+	// Layers returns the cache layers that it needs.
+	Layers() []kernels.LayerSpec
+	// Attach gives it the caches, with its first layer's index, and the
+	// largest batch (spans, rows) that it will see; it allocates here.
+	Attach(c kernels.Caches, first, spans, rows int) error
+	// Save and Restore keep what it needs beside its layers in step with the
+	// prefix cache's snapshots: Save runs when the slot's length is a
+	// border, Restore after the target's. next is the token at the restored
+	// length.
+	Save(q kernels.Queue, seq *Sequence, snapshot int) error
+	Restore(q kernels.Queue, seq *Sequence, snapshot int, next int32) error
+}

@@ -1,0 +1,150 @@
+package model
+
+import (
+	"fmt"
+
+	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/kernels"
+)
+
+// traits are what distinguishes the families inside the shared block.
+type traits struct {
+	centered bool // norms multiply by 1 + w
+	qkNorm   bool // per-head norms of q and k
+}
+
+// block is one decoder layer:
+//
+//	x = x + mixer(norm(x));  x = x + down(silu(gate(norm(x))) * up(norm(x)))
+type block struct {
+	mixNorm, mlpNorm kernels.Norm
+	in, out          kernels.Weight // stacked input projections, output projection
+	gateUp, down     kernels.Weight
+	attn             *kernels.AttnSpec // exactly one of attn and delta
+	delta            *kernels.DeltaSpec
+	cache            kernels.LayerSpec
+	projCols, mixed  int // widths of the mixer's input and output
+}
+
+// weights returns the bytes that one pass over the block reads.
+func (b *block) params(hidden, inter int) int64 {
+	return int64(b.projCols)*int64(hidden) + int64(b.mixed)*int64(hidden) + 3*int64(hidden)*int64(inter)
+}
+
+// loadBlock loads the decoder layer whose tensors start with prefix.
+func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, t traits, rope kernels.Weight) *block {
+	c := l.src.Config()
+	b := &block{
+		mixNorm: l.norm(prefix+"input_layernorm.weight", c.HiddenSize, t),
+		mlpNorm: l.norm(prefix+"post_attention_layernorm.weight", c.HiddenSize, t),
+	}
+	switch kind {
+	case checkpoint.FullAttention:
+		l.loadAttention(b, prefix+"self_attn.", t, rope)
+	case checkpoint.LinearAttention:
+		l.loadDelta(b, prefix+"linear_attn.")
+	default:
+		if l.err == nil {
+			l.err = fmt.Errorf("%s: layer %s has unknown kind %q", l.src.Name(), prefix, kind)
+		}
+	}
+	b.gateUp = l.load(kernels.Matrix, true, c.HiddenSize,
+		part{prefix + "mlp.gate_proj.weight", c.IntermediateSize}, part{prefix + "mlp.up_proj.weight", c.IntermediateSize})
+	b.down = l.matrix(prefix+"mlp.down_proj.weight", c.HiddenSize, c.IntermediateSize)
+	return b
+}
+
+func (l *loader) norm(name string, n int, t traits) kernels.Norm {
+	return kernels.Norm{W: l.vector(name, n), Eps: float32(l.src.Config().RMSEps), Centered: t.centered}
+}
+
+func (l *loader) loadAttention(b *block, prefix string, t traits, rope kernels.Weight) {
+	c := l.src.Config()
+	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	qRows := q
+	if c.AttnOutputGate {
+		qRows *= 2
+	}
+	b.in = l.load(kernels.Matrix, false, c.HiddenSize,
+		part{prefix + "q_proj.weight", qRows}, part{prefix + "k_proj.weight", kv}, part{prefix + "v_proj.weight", kv})
+	b.out = l.matrix(prefix+"o_proj.weight", c.HiddenSize, q)
+	b.attn = &kernels.AttnSpec{
+		QHeads: c.NumHeads, KVHeads: c.NumKVHeads, HeadDim: c.HeadDim,
+		Scale: invSqrt(c.HeadDim), Gated: c.AttnOutputGate, Rope: rope, Rotary: c.RotaryDim(),
+	}
+	if t.qkNorm {
+		b.attn.QNorm = l.norm(prefix+"q_norm.weight", c.HeadDim, t)
+		b.attn.KNorm = l.norm(prefix+"k_norm.weight", c.HeadDim, t)
+	}
+	b.cache = kernels.LayerSpec{Kind: kernels.Attention, KVHeads: c.NumKVHeads, HeadDim: c.HeadDim}
+	b.projCols, b.mixed = qRows+2*kv, q
+}
+
+func (l *loader) loadDelta(b *block, prefix string) {
+	c := l.src.Config()
+	g := c.GDN
+	b.in = l.load(kernels.Matrix, false, c.HiddenSize,
+		part{prefix + "in_proj_qkv.weight", g.ConvSize()}, part{prefix + "in_proj_z.weight", g.ValueSize()},
+		part{prefix + "in_proj_b.weight", g.NumVHeads}, part{prefix + "in_proj_a.weight", g.NumVHeads})
+	b.out = l.matrix(prefix+"out_proj.weight", c.HiddenSize, g.ValueSize())
+	b.delta = &kernels.DeltaSpec{
+		KHeads: g.NumKHeads, VHeads: g.NumVHeads, KDim: g.KDim, VDim: g.VDim, Conv: g.ConvKernel,
+		Taps:   l.load(kernels.Taps, false, g.ConvKernel, part{prefix + "conv1d.weight", g.ConvSize()}),
+		ALog:   l.vector(prefix+"A_log", g.NumVHeads),
+		DtBias: l.vector(prefix+"dt_bias", g.NumVHeads),
+		Norm:   kernels.Norm{W: l.vector(prefix+"norm.weight", g.VDim), Eps: float32(c.RMSEps)},
+		Gate:   kernels.SiLU,
+	}
+	if g.OutputGate == checkpoint.Sigmoid {
+		b.delta.Gate = kernels.Sigmoid
+	}
+	b.cache = kernels.LayerSpec{Kind: kernels.Delta, KHeads: g.NumKHeads, VHeads: g.NumVHeads, KDim: g.KDim, VDim: g.VDim, Conv: g.ConvKernel}
+	b.projCols, b.mixed = g.ConvSize()+g.ValueSize()+2*g.NumVHeads, g.ValueSize()
+}
+
+// scratch are the activations that blocks share.
+type scratch struct{ x, proj, mixed, mlp kernels.Buf }
+
+// newScratch allocates activations for rows rows of any of the blocks.
+func newScratch(be kernels.Backend, rows, hidden, inter int, blocks []*block) (scratch, error) {
+	var s scratch
+	proj, mixed := 0, 0
+	for _, b := range blocks {
+		proj, mixed = max(proj, b.projCols), max(mixed, b.mixed)
+	}
+	for _, a := range []struct {
+		dst  *kernels.Buf
+		cols int
+	}{{&s.x, hidden}, {&s.proj, proj}, {&s.mixed, mixed}, {&s.mlp, inter}} {
+		var err error
+		if *a.dst, err = be.Alloc(kernels.Activations, kernels.BF16, rows, a.cols); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (s scratch) free(be kernels.Backend) {
+	for _, b := range []kernels.Buf{s.x, s.proj, s.mixed, s.mlp} {
+		if !b.None() {
+			be.Free(b)
+		}
+	}
+}
+
+// forward records the block over the rows of b; s.x is read and updated.
+func (bl *block) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s scratch) {
+	x := s.x.Top(b.Rows)
+	proj := s.proj.Top(b.Rows).Columns(0, bl.projCols)
+	mixed := s.mixed.Top(b.Rows).Columns(0, bl.mixed)
+	mlp := s.mlp.Top(b.Rows)
+	q.MatMul(proj, bl.in, x, kernels.Linear{In: bl.mixNorm})
+	if bl.attn != nil {
+		q.Attend(mixed, proj, c, b, bl.attn)
+	} else {
+		q.Delta(mixed, proj, c, b, bl.delta)
+	}
+	q.MatMul(x, bl.out, mixed, kernels.Linear{Residual: x})
+	q.MatMul(mlp, bl.gateUp, x, kernels.Linear{In: bl.mlpNorm, Act: kernels.SwiGLU})
+	q.MatMul(x, bl.down, mlp, kernels.Linear{Residual: x})
+}

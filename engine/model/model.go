@@ -1,0 +1,174 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/kernels"
+)
+
+// Options of Load.
+type Options struct {
+	// MaxTokens is the longest sequence that will run; the rotary table has
+	// that many rows and some for drafts. 0 means the model's own limit.
+	MaxTokens int
+	// MTP loads the multi-token-prediction layer too, if the source has one.
+	MTP bool
+}
+
+// Model is a loaded model: weight handles, and, after Reserve, activations.
+type Model struct {
+	Config checkpoint.Config
+	// Name is the source's name.
+	Name string
+	// MaxTokens is the longest sequence, in tokens.
+	MaxTokens int
+
+	be     kernels.Backend
+	embed  kernels.Weight // also the head, if tied
+	head   kernels.Weight
+	norm   kernels.Norm
+	rope   kernels.Weight
+	blocks []*block
+	mtp    *mtpWeights
+
+	rows, logitRows int
+	s               scratch
+	hidden, sel     kernels.Buf
+	logits          kernels.Buf
+}
+
+// ropeSlack is the number of positions past MaxTokens that drafts may touch.
+const ropeSlack = kernels.WindowTokens
+
+// Load takes a model's parameters into a backend. An error names the tensor or
+// configuration key.
+func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
+	c := src.Config()
+	t, err := traitsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c, Name: src.Name(), be: be, MaxTokens: o.MaxTokens}
+	if m.MaxTokens == 0 {
+		m.MaxTokens = c.MaxPositions
+	}
+	if m.MaxTokens > c.MaxPositions {
+		return nil, fmt.Errorf("%s: a context of %d tokens was asked for; max_position_embeddings is %d", src.Name(), m.MaxTokens, c.MaxPositions)
+	}
+	if m.rope, err = ropeTable(be, c, m.MaxTokens+ropeSlack); err != nil {
+		return nil, fmt.Errorf("%s: %w", src.Name(), err)
+	}
+	l := &loader{be: be, src: src}
+	m.embed = l.matrix("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
+	m.head = m.embed
+	if !c.TieEmbeddings {
+		m.head = l.matrix("lm_head.weight", c.VocabSize, c.HiddenSize)
+	}
+	m.norm = l.norm("model.norm.weight", c.HiddenSize, t)
+	for i, kind := range c.LayerTypes {
+		m.blocks = append(m.blocks, l.loadBlock(fmt.Sprintf("model.layers.%d.", i), kind, t, m.rope))
+	}
+	if o.MTP && HasMTP(src) {
+		m.mtp = l.loadMTP(t, m.rope)
+	}
+	if l.err != nil {
+		return nil, fmt.Errorf("load model: %w", l.err)
+	}
+	return m, nil
+}
+
+// Backend returns the backend that holds the model.
+func (m *Model) Backend() kernels.Backend { return m.be }
+
+// Layers returns the cache geometry of the trunk's layers.
+func (m *Model) Layers() []kernels.LayerSpec {
+	specs := make([]kernels.LayerSpec, len(m.blocks))
+	for i, b := range m.blocks {
+		specs[i] = b.cache
+	}
+	return specs
+}
+
+// Recurrent reports whether any layer keeps a recurrent state.
+func (m *Model) Recurrent() bool { return m.Config.Has(checkpoint.LinearAttention) }
+
+// StepParams returns the number of parameters that one decode step reads: all
+// matrices of the trunk and the head (embedding rows are gathered).
+func (m *Model) StepParams() int64 {
+	n := int64(m.Config.VocabSize) * int64(m.Config.HiddenSize)
+	for _, b := range m.blocks {
+		n += b.params(m.Config.HiddenSize, m.Config.IntermediateSize)
+	}
+	return n
+}
+
+// Reserve allocates activations for passes of at most rows rows of which
+// logitRows want logits. A second call replaces the first.
+func (m *Model) Reserve(rows, logitRows int) error {
+	m.release()
+	c := m.Config
+	var err error
+	if m.s, err = newScratch(m.be, rows, c.HiddenSize, c.IntermediateSize, m.blocks); err != nil {
+		return err
+	}
+	for _, a := range []struct {
+		dst        *kernels.Buf
+		kind       kernels.Kind
+		rows, cols int
+	}{
+		{&m.hidden, kernels.BF16, rows, c.HiddenSize},
+		{&m.sel, kernels.BF16, logitRows, c.HiddenSize},
+		{&m.logits, kernels.F32, logitRows, c.VocabSize},
+	} {
+		if *a.dst, err = m.be.Alloc(kernels.Activations, a.kind, a.rows, a.cols); err != nil {
+			return err
+		}
+	}
+	m.rows, m.logitRows = rows, logitRows
+	return nil
+}
+
+func (m *Model) release() {
+	m.s.free(m.be)
+	for _, b := range []*kernels.Buf{&m.hidden, &m.sel, &m.logits} {
+		if !b.None() {
+			m.be.Free(*b)
+			*b = kernels.Buf{}
+		}
+	}
+	m.s = scratch{}
+}
+
+// Output is what a recorded pass leaves in backend memory, until the next pass.
+type Output struct {
+	Hidden kernels.Buf // final normed hidden states, BF16 [b.Rows, HiddenSize]
+	Logits kernels.Buf // F32 [b.LogitRows, VocabSize], the rows of b.Logit
+}
+
+// Forward records one pass over the batch: the only one there is. Its caches
+// are c's layers from 0 on. It never branches on the contents of b's tables.
+func (m *Model) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Caches) Output {
+	q.Embed(m.s.x.Top(b.Rows), m.embed, b.Token)
+	for i, bl := range m.blocks {
+		bl.forward(q, b, c.Layer(i), m.s)
+	}
+	out := Output{Hidden: m.hidden.Top(b.Rows)}
+	q.Norm(out.Hidden, m.s.x.Top(b.Rows), m.norm)
+	if b.LogitRows > 0 {
+		out.Logits = m.logits.Top(b.LogitRows)
+		m.Head(q, out.Logits, m.sel, out.Hidden, b.Logit)
+	}
+	return out
+}
+
+// Head records the LM head over rows of hidden: logits[i] = head(hidden[rows[i]]).
+// sel is scratch of at least as many rows as rows has.
+func (m *Model) Head(q kernels.Queue, logits, sel, hidden, rows kernels.Buf) {
+	sel = sel.Top(int(rows.Rows))
+	q.Gather(sel, hidden, rows)
+	q.MatMul(logits, m.head, sel, kernels.Linear{})
+}
+
+func invSqrt(n int) float32 { return float32(1 / math.Sqrt(float64(n))) }

@@ -1,0 +1,121 @@
+package model
+
+import (
+	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/kernels"
+)
+
+// mtpWeights are the parameters of a Qwen3.5 MTP module:
+//
+//	e = norm(embed(token)); h = norm(hidden)
+//	z = [e ; h] Wfcᵀ;  z -> one full-attention block -> norm = h'
+//	logits = head(h')
+type mtpWeights struct {
+	embedNorm, hiddenNorm, norm kernels.Norm
+	fc                          kernels.Weight
+	block                       *block
+}
+
+// HasMTP reports whether a source has an MTP module.
+func HasMTP(src Source) bool {
+	return src.Config().MTPLayers > 0 && src.Has("mtp.fc.weight")
+}
+
+func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
+	h := l.src.Config().HiddenSize
+	w := &mtpWeights{
+		embedNorm:  l.norm("mtp.pre_fc_norm_embedding.weight", h, t),
+		hiddenNorm: l.norm("mtp.pre_fc_norm_hidden.weight", h, t),
+		norm:       l.norm("mtp.norm.weight", h, t),
+		fc:         l.matrix("mtp.fc.weight", h, 2*h),
+		block:      l.loadBlock("mtp.layers.0.", checkpoint.FullAttention, t, rope),
+	}
+	// Slot p of this layer's cache holds the pair (hidden p-1, token p), so
+	// that it depends on tokens up to p alone and pages can be shared.
+	// Slot 0 has no pair.
+	if w.block.attn != nil {
+		w.block.attn.FirstKey = 1
+	}
+	return w
+}
+
+// MTP is a model's multi-token-prediction module with activations of its own:
+// the network of the drafter draft.mtp.
+type MTP struct {
+	m             *Model
+	w             *mtpWeights
+	s             scratch
+	both          kernels.Buf // [e ; h]
+	hidden        kernels.Buf
+	logits        kernels.Buf
+	Hidden, Vocab int // widths
+}
+
+// MTP returns the module, or nil if the model was loaded without one. rows and
+// spans bound its passes.
+func (m *Model) MTP(rows, spans int) (*MTP, error) {
+	if m.mtp == nil {
+		return nil, nil
+	}
+	c := m.Config
+	t := &MTP{m: m, w: m.mtp, Hidden: c.HiddenSize, Vocab: c.VocabSize}
+	var err error
+	if t.s, err = newScratch(m.be, rows, c.HiddenSize, c.IntermediateSize, []*block{m.mtp.block}); err != nil {
+		return nil, err
+	}
+	for _, a := range []struct {
+		dst        *kernels.Buf
+		kind       kernels.Kind
+		rows, cols int
+	}{
+		{&t.both, kernels.BF16, rows, 2 * c.HiddenSize},
+		{&t.hidden, kernels.BF16, rows, c.HiddenSize},
+		{&t.logits, kernels.F32, spans, c.VocabSize},
+	} {
+		if *a.dst, err = m.be.Alloc(kernels.Activations, a.kind, a.rows, a.cols); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Layer returns the cache geometry of the module's one layer.
+func (t *MTP) Layer() kernels.LayerSpec { return t.w.block.cache }
+
+// MTPLayer returns the cache geometry of the module's layer, and false if the
+// model was loaded without a module.
+func (m *Model) MTPLayer() (kernels.LayerSpec, bool) {
+	if m.mtp == nil {
+		return kernels.LayerSpec{}, false
+	}
+	return m.mtp.block.cache, true
+}
+
+// StepParams returns the parameters that one draft reads: fc, block and head.
+func (t *MTP) StepParams() int64 {
+	c := t.m.Config
+	return 2*int64(c.HiddenSize)*int64(c.HiddenSize) + t.w.block.params(c.HiddenSize, c.IntermediateSize) + int64(c.VocabSize)*int64(c.HiddenSize)
+}
+
+// Forward records the module over the rows of b, whose tokens are the tokens
+// after the rows of hidden (BF16 [b.Rows, HiddenSize]), and returns h', the
+// hidden states that predict one token further.
+func (t *MTP) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden kernels.Buf) kernels.Buf {
+	h := int(t.s.x.Cols)
+	x, both := t.s.x.Top(b.Rows), t.both.Top(b.Rows)
+	q.Embed(x, t.m.embed, b.Token)
+	q.Norm(both.Columns(0, h), x, t.w.embedNorm)
+	q.Norm(both.Columns(h, 2*h), hidden, t.w.hiddenNorm)
+	q.MatMul(x, t.w.fc, both, kernels.Linear{})
+	t.w.block.forward(q, b, c, t.s)
+	out := t.hidden.Top(b.Rows)
+	q.Norm(out, x, t.w.norm)
+	return out
+}
+
+// Logits records the LM head over rows of hidden and returns F32 [rows, Vocab].
+func (t *MTP) Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf {
+	logits := t.logits.Top(int(hidden.Rows))
+	q.MatMul(logits, t.m.head, hidden, kernels.Linear{})
+	return logits
+}

@@ -1,0 +1,72 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"exacta.dev/exacta/engine/checkpoint"
+)
+
+// Shapes are configurations known by name, for runs with random weights.
+// Sizes are those of the published models of that name.
+var shapes = map[string]func() checkpoint.Config{
+	"qwen3-0.6b": func() checkpoint.Config {
+		return dense(checkpoint.Qwen3, "qwen3", 1024, 3072, 28, 16, 8, 128, 151936, 1e6, 1e-6)
+	},
+	"qwen3-1.7b": func() checkpoint.Config {
+		return dense(checkpoint.Qwen3, "qwen3", 2048, 6144, 28, 16, 8, 128, 151936, 1e6, 1e-6)
+	},
+	"qwen3-8b": func() checkpoint.Config {
+		c := dense(checkpoint.Qwen3, "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, 1e6, 1e-6)
+		c.TieEmbeddings = false
+		return c
+	},
+	"smollm2-135m": func() checkpoint.Config {
+		return dense(checkpoint.Llama, "llama", 576, 1536, 30, 9, 3, 64, 49152, 1e5, 1e-5)
+	},
+	"smollm2-360m": func() checkpoint.Config {
+		return dense(checkpoint.Llama, "llama", 960, 2560, 32, 15, 5, 64, 49152, 1e5, 1e-5)
+	},
+	"qwen3.5-0.8b": func() checkpoint.Config {
+		return hybrid(1024, 3584, 24, 8, 2, 256, checkpoint.GDN{NumKHeads: 16, NumVHeads: 16, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 248320, 1e7)
+	},
+	"embedded": func() checkpoint.Config {
+		return hybrid(192, 448, 20, 4, 2, 64, checkpoint.GDN{NumKHeads: 2, NumVHeads: 4, KDim: 64, VDim: 64, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 4096, 1e5)
+	},
+}
+
+// ShapeNames lists the shapes known by name, sorted.
+func ShapeNames() []string { return slices.Sorted(maps.Keys(shapes)) }
+
+// Shape returns the configuration of a known shape.
+func Shape(name string) (checkpoint.Config, error) {
+	f, ok := shapes[name]
+	if !ok {
+		return checkpoint.Config{}, fmt.Errorf("unknown shape %q; known: %s", name, strings.Join(ShapeNames(), ", "))
+	}
+	return f(), nil
+}
+
+func dense(f checkpoint.Family, modelType string, hidden, inter, layers, heads, kv, dim, vocab int, theta, eps float64) checkpoint.Config {
+	return checkpoint.Config{
+		ModelType: modelType, Family: f,
+		HiddenSize: hidden, IntermediateSize: inter, NumLayers: layers, NumHeads: heads, NumKVHeads: kv, HeadDim: dim,
+		VocabSize: vocab, MaxPositions: 32768, RMSEps: eps, TieEmbeddings: true,
+		Rope:       checkpoint.Rope{Type: checkpoint.RopeDefault, Theta: theta, PartialFactor: 1},
+		LayerTypes: slices.Repeat([]checkpoint.LayerKind{checkpoint.FullAttention}, layers),
+		BOS:        -1,
+	}
+}
+
+func hybrid(hidden, inter, layers, heads, kv, dim int, g checkpoint.GDN, vocab int, theta float64) checkpoint.Config {
+	c := dense(checkpoint.Qwen3_5, "qwen3_5_text", hidden, inter, layers, heads, kv, dim, vocab, theta, 1e-6)
+	c.AttnOutputGate, c.GDN, c.MTPLayers, c.Rope.PartialFactor = true, g, 1, 0.25
+	for i := range c.LayerTypes {
+		if (i+1)%4 != 0 {
+			c.LayerTypes[i] = checkpoint.LinearAttention
+		}
+	}
+	return c
+}

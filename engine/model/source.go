@@ -1,0 +1,150 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/kernels"
+)
+
+// Source gives a model its configuration and its tensors by normalised name.
+type Source interface {
+	// Name stands for the source in errors and reports.
+	Name() string
+	// Config returns the checked configuration.
+	Config() checkpoint.Config
+	// Has reports whether a tensor is there.
+	Has(name string) bool
+	// Matrix returns the tensor of that name, which must have the shape
+	// [rows, cols]; a missing tensor, another shape, or a NaN or infinity
+	// in it is an error that names the tensor.
+	Matrix(name string, rows, cols int) (kernels.Source, error)
+	// Done is called when a tensor that Matrix returned has been taken in.
+	Done(name string) error
+}
+
+// Checkpoint is the Source of an opened checkpoint.
+type Checkpoint struct{ *checkpoint.Checkpoint }
+
+var _ Source = Checkpoint{}
+
+// Matrix implements Source. Dimensions of size one are ignored when shapes are
+// compared, so that a vector [N] and a convolution [C, 1, K] are found as
+// [1, N] and [C, K].
+func (c Checkpoint) Matrix(name string, rows, cols int) (kernels.Source, error) {
+	t, err := c.Tensor(name)
+	if err != nil {
+		return kernels.Source{}, err
+	}
+	if !sameShape(t.Shape, rows, cols) {
+		return kernels.Source{}, fmt.Errorf("%s: tensor %s has shape %v; config.json asks for %v", c.Name(), name, t.Shape, dims(rows, cols))
+	}
+	dt, err := dtypeOf(t.DType)
+	if err != nil {
+		return kernels.Source{}, fmt.Errorf("%s: tensor %s: %w", c.Name(), name, err)
+	}
+	if err := t.CheckFinite(); err != nil {
+		return kernels.Source{}, fmt.Errorf("%s: %w", c.Name(), err)
+	}
+	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: dt, Data: t}, nil
+}
+
+// Done implements Source: the tensor's pages may leave memory.
+func (c Checkpoint) Done(name string) error {
+	t, err := c.Tensor(name)
+	if err != nil {
+		return err
+	}
+	return t.Discard()
+}
+
+func dtypeOf(d checkpoint.DType) (kernels.DType, error) {
+	switch d {
+	case checkpoint.BF16:
+		return kernels.DTypeBF16, nil
+	case checkpoint.F16:
+		return kernels.DTypeF16, nil
+	case checkpoint.F32:
+		return kernels.DTypeF32, nil
+	}
+	return 0, fmt.Errorf("element type %v is not supported; weights must be BF16, F16 or F32", d)
+}
+
+func sameShape(shape []int, rows, cols int) bool {
+	var have []int
+	for _, d := range shape {
+		if d != 1 {
+			have = append(have, d)
+		}
+	}
+	want := dims(rows, cols)
+	if len(have) != len(want) {
+		return false
+	}
+	for i := range want {
+		if have[i] != want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func dims(rows, cols int) []int {
+	var d []int
+	for _, n := range []int{rows, cols} {
+		if n != 1 {
+			d = append(d, n)
+		}
+	}
+	return d
+}
+
+// loader takes tensors in and remembers the first error.
+type loader struct {
+	be  kernels.Backend
+	src Source
+	err error
+}
+
+// load stacks the named tensors, each [rows[i], cols], into one parameter.
+func (l *loader) load(use kernels.Use, paired bool, cols int, parts ...part) kernels.Weight {
+	if l.err != nil {
+		return kernels.Weight{}
+	}
+	t := kernels.Tensor{Use: use, Paired: paired}
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		src, err := l.src.Matrix(p.name, p.rows, cols)
+		if err != nil {
+			l.err = err
+			return kernels.Weight{}
+		}
+		t.Parts = append(t.Parts, src)
+		names[i] = p.name
+	}
+	t.Name = strings.Join(names, "+")
+	w, err := l.be.Load(t)
+	for _, n := range names {
+		if e := l.src.Done(n); err == nil {
+			err = e
+		}
+	}
+	l.err = err
+	return w
+}
+
+type part struct {
+	name string
+	rows int
+}
+
+// matrix loads one [rows, cols] weight.
+func (l *loader) matrix(name string, rows, cols int) kernels.Weight {
+	return l.load(kernels.Matrix, false, cols, part{name, rows})
+}
+
+// vector loads n values.
+func (l *loader) vector(name string, n int) kernels.Weight {
+	return l.load(kernels.Vector, false, n, part{name, 1})
+}

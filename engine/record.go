@@ -1,0 +1,85 @@
+package engine
+
+// Phase says what kind of work a record is about.
+type Phase string
+
+// Phases of a sequence's step.
+const (
+	// Prefill is a chunk of the prompt (or of a recomputed sequence). The
+	// last chunk also yields a token, with k = 0.
+	Prefill Phase = "prefill"
+	// Decode is a step with one pending token and k drafts, k >= 0.
+	Decode Phase = "decode"
+)
+
+// NextKind says how the token after the accepted drafts came about.
+type NextKind string
+
+// Kinds of the next token.
+const (
+	// NextBonus follows a draft that was accepted whole (k >= 1).
+	NextBonus NextKind = "bonus"
+	// NextCorrection replaces the first rejected draft.
+	NextCorrection NextKind = "correction"
+	// NextSampled is the token of a step without drafts.
+	NextSampled NextKind = "sampled"
+	// NextNone: a prefill chunk that yields no token.
+	NextNone NextKind = "none"
+)
+
+// Record is what is logged for one sequence in one step: the only source of
+// every acceptance figure. Slices belong to the record from then on.
+type Record struct {
+	Request  string // request id
+	Sequence int64  // sequence number within the run
+	Step     int64  // engine step, from 0
+	SeqStep  int32  // step of this sequence, from 0
+	Phase    Phase
+
+	Batch         int32 // spans in the step's batch
+	BatchRows     int32 // rows in the step's batch
+	PrefillTokens int32 // prefill rows in the step, over all sequences
+	Position      int32 // committed length of the sequence at the step's start
+	Rows          int32 // rows executed for this sequence: k executed + 1, or the chunk
+	Cached        int32 // prompt tokens taken from the prefix cache (first record)
+	Preemptions   int32 // times the sequence was preempted so far
+
+	Drafter   string
+	Rule      string
+	KPlanned  int32
+	KExecuted int32
+	TreeNodes int32 // draft nodes verified; KExecuted for a chain
+
+	ProposedIDs []int32 // draft ids, KExecuted of them
+	TargetIDs   []int32 // the target's choice at each row that wanted logits (argmax, or the rule's sample)
+	Accepted    Accepted
+	NextID      int32
+	NextKind    NextKind
+	EmittedIDs  []int32 // tokens that reached the client in this step, in order
+
+	Simulated      bool
+	RealAccepted   Accepted // what the real rule decided
+	ForcedAccepted Accepted // what a simulation forced; equal when not simulated
+
+	Gaps   []float32 // top-1 minus top-2 logit at each row that wanted logits
+	Hashes []uint64  // kernels.HashRow of each such row
+
+	DraftNs  int64 // the step's drafting time, all sequences of this drafter
+	VerifyNs int64 // the step's target pass and verdicts
+	TotalNs  int64 // the whole step
+}
+
+// Emitted returns the number of tokens that reached the client.
+func (r *Record) Emitted() Emitted { return Emitted(len(r.EmittedIDs)) }
+
+// Recorder takes the records of a run, in step order. Record must not keep r
+// itself, but may keep its slices.
+type Recorder interface {
+	Record(r *Record) error
+}
+
+// RecorderFunc is a function that is a Recorder.
+type RecorderFunc func(r *Record) error
+
+// Record calls f.
+func (f RecorderFunc) Record(r *Record) error { return f(r) }

@@ -1,0 +1,47 @@
+package sample
+
+import "fmt"
+
+// Params are a request's sampling parameters, as vLLM and the OpenAI surface
+// name them. The zero value with RepetitionPenalty 1 and TopP 1 is greedy.
+type Params struct {
+	Temperature       float32 // 0 is greedy
+	TopK              int     // 0 or -1 is off
+	TopP              float32 // 1 is off; 0 means 1
+	MinP              float32 // 0 is off
+	RepetitionPenalty float32 // 1 is off; 0 means 1
+	PresencePenalty   float32
+	FrequencyPenalty  float32
+	Seed              uint64
+	Choice            uint32 // index among n > 1 answers
+}
+
+// Greedy reports whether the choice is an argmax.
+func (p Params) Greedy() bool { return p.Temperature == 0 }
+
+// Plain reports whether the choice is the argmax of the raw logits, so that a
+// device can take it without the host seeing a logit.
+func (p Params) Plain() bool {
+	return p.Greedy() && (p.RepetitionPenalty == 0 || p.RepetitionPenalty == 1) && p.PresencePenalty == 0 && p.FrequencyPenalty == 0
+}
+
+// Validate names the first parameter out of range.
+func (p Params) Validate() error {
+	switch {
+	case !(p.Temperature >= 0 && p.Temperature <= 100):
+		return fmt.Errorf("temperature %v is out of range 0..100", p.Temperature)
+	case p.TopK < -1:
+		return fmt.Errorf("top_k %d is out of range: -1 or 0 (off) or a positive number", p.TopK)
+	case !(p.TopP >= 0 && p.TopP <= 1):
+		return fmt.Errorf("top_p %v is out of range 0..1", p.TopP)
+	case !(p.MinP >= 0 && p.MinP <= 1):
+		return fmt.Errorf("min_p %v is out of range 0..1", p.MinP)
+	case !(p.RepetitionPenalty >= 0 && p.RepetitionPenalty <= 10):
+		return fmt.Errorf("repetition_penalty %v is out of range 0..10", p.RepetitionPenalty)
+	case !(p.PresencePenalty >= -2 && p.PresencePenalty <= 2):
+		return fmt.Errorf("presence_penalty %v is out of range -2..2", p.PresencePenalty)
+	case !(p.FrequencyPenalty >= -2 && p.FrequencyPenalty <= 2):
+		return fmt.Errorf("frequency_penalty %v is out of range -2..2", p.FrequencyPenalty)
+	}
+	return nil
+}

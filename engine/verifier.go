@@ -1,0 +1,45 @@
+package engine
+
+import "exacta.dev/exacta/engine/sample"
+
+// Verification is what a rule sees of one sequence in one step.
+type Verification struct {
+	Seq   *Sequence
+	Draft Draft
+	// Position is the committed length at the step's start: the pending
+	// token's position. Row i holds the target's view after draft i.
+	Position int
+	// Argmax is the target's largest logit at each of the len(Draft)+1 rows.
+	Argmax []int32
+	// Logits returns the raw FP32 logits of a row, cut to the tokenizer's
+	// vocabulary; nil unless the rule asked for them (NeedsLogits). The
+	// slice is the engine's and may be overwritten by the rule.
+	Logits func(row int) []float32
+	// Sampler processes logits as plain decoding would at each row: penalties
+	// over the history that includes the drafts before the row, temperature,
+	// top-k, top-p, min-p, and the random streams.
+	Sampler *sample.Sampler
+}
+
+// Verdict is what a rule decided.
+type Verdict struct {
+	Accepted Accepted
+	Next     int32
+	Kind     NextKind
+	// Targets is the target's choice at each row that the rule looked at:
+	// argmax, or its sample. May alias Verification.Argmax.
+	Targets []int32
+}
+
+// Verifier is an acceptance rule.
+type Verifier interface {
+	// Name is the rule's registered name.
+	Name() string
+	// NeedsLogits says whether Verify will read logits for these parameters.
+	NeedsLogits(p sample.Params) bool
+	// Exact says whether the output for these parameters equals, token for
+	// token, that of plain decoding with the same seed.
+	Exact(p sample.Params) bool
+	// Verify decides. It must be a function of its argument alone.
+	Verify(v *Verification) (Verdict, error)
+}
