@@ -1,0 +1,123 @@
+package vec
+
+func goToBF16(dst []uint16, src []float32) {
+	for i := range dst {
+		dst[i] = BF16(src[i])
+	}
+}
+
+func goFromBF16(dst []float32, src []uint16) {
+	for i := range dst {
+		dst[i] = F32(src[i])
+	}
+}
+
+func goScaleWeightBF16(dst, x []uint16, s float32, w []float32) {
+	for i := range dst {
+		dst[i] = BF16(float32(F32(x[i])*s) * w[i])
+	}
+}
+
+func goScaleWeight(dst, x []float32, s float32, w []float32) {
+	for i := range dst {
+		dst[i] = float32(x[i]*s) * w[i]
+	}
+}
+
+func goScale(dst, x []float32, s float32) {
+	for i := range dst {
+		dst[i] = x[i] * s
+	}
+}
+
+func goAdd(dst, x []float32) {
+	for i := range dst {
+		dst[i] += x[i]
+	}
+}
+
+func goAxpy(dst, x []float32, a float32) {
+	for i := range dst {
+		dst[i] += float32(a * x[i])
+	}
+}
+
+func goSiLU(dst, x []float32) {
+	for i := range dst {
+		dst[i] = SiLU32(x[i])
+	}
+}
+
+func goSigmoid(dst, x []float32) {
+	for i := range dst {
+		dst[i] = Sigmoid32(x[i])
+	}
+}
+
+func goSwiGLUBF16(dst []uint16, g, u []float32) {
+	for i := range dst {
+		dst[i] = BF16(SiLU32(g[i]) * u[i])
+	}
+}
+
+func goAddBF16(dst, res []uint16, x []float32) {
+	for i := range dst {
+		dst[i] = BF16(F32(res[i]) + x[i])
+	}
+}
+
+func goMulSigmoidBF16(dst []uint16, x []float32, g []uint16) {
+	for i := range dst {
+		dst[i] = BF16(x[i] * Sigmoid32(F32(g[i])))
+	}
+}
+
+func goNormGateBF16(dst []uint16, x []float32, s float32, w []float32, z []uint16, silu bool) {
+	act := Sigmoid32
+	if silu {
+		act = SiLU32
+	}
+	for i := range dst {
+		dst[i] = BF16(float32(float32(x[i]*s)*w[i]) * act(F32(z[i])))
+	}
+}
+
+func goMatVec(dst, a []float32, stride int, v []float32) {
+	clear(dst)
+	for i, c := range v {
+		goAxpy(dst, a[i*stride:][:len(dst)], c)
+	}
+}
+
+func goMatVec2(d0, d1, a []float32, stride int, v0, v1 []float32) {
+	goMatVec(d0, a, stride, v0)
+	goMatVec(d1, a, stride, v1)
+}
+
+func goRank1Add(a []float32, stride int, c float32, k, u []float32) {
+	for i := range k {
+		goAxpy(a[i*stride:][:len(u)], u, c*k[i])
+	}
+}
+
+func goRotateHalf(x, cos, sin []float32) {
+	n := len(cos)
+	for i, c := range cos {
+		s, x0, x1 := sin[i], x[i], x[i+n]
+		x[i] = float32(x0*c) - float32(x1*s)
+		x[i+n] = float32(x1*c) + float32(x0*s)
+	}
+}
+
+func goConv4BF16(dst []uint16, taps []float32, in *[4][]uint16) {
+	n := len(dst)
+	for c := range dst {
+		var acc float32
+		for j, row := range in {
+			if row != nil {
+				acc += float32(taps[j*n+c] * F32(row[c]))
+			}
+		}
+		dst[c] = BF16(SiLU32(acc))
+	}
+}

@@ -1,0 +1,98 @@
+package vec
+
+import "math"
+
+// lanes are the 16 virtual accumulators of a Tree16 sum.
+type lanes [16]float32
+
+// sum adds the lanes pairwise: i and i+8, then i+4, i+2, i+1.
+func (l *lanes) sum() float32 {
+	for w := 8; w > 0; w /= 2 {
+		for i := range w {
+			l[i] += l[i+w]
+		}
+	}
+	return l[0]
+}
+
+func goSumSquares(x []float32) float32 {
+	var l lanes
+	for i, v := range x {
+		l[i&15] += float32(v * v)
+	}
+	return l.sum()
+}
+
+func goSumSquaresBF16(x []uint16) float32 {
+	var l lanes
+	for i, b := range x {
+		v := F32(b)
+		l[i&15] += float32(v * v)
+	}
+	return l.sum()
+}
+
+func goExpSub(dst, x []float32, s float32) float32 {
+	var l lanes
+	for i := range dst {
+		dst[i] = Exp32(x[i] - s)
+		l[i&15] += dst[i]
+	}
+	return l.sum()
+}
+
+func goMax(x []float32) float32 {
+	m := float32(math.Inf(-1))
+	for _, v := range x {
+		if v > m {
+			m = v
+		}
+	}
+	return m + 0 // a zero is +0
+}
+
+// top2 is the running state of Top2.
+type top2 struct {
+	i1, i2 int
+	v1, v2 float32
+	nans   int
+}
+
+// newTop2 returns the state before the first element.
+func newTop2() top2 {
+	inf := float32(math.Inf(-1))
+	return top2{i1: -1, i2: -1, v1: inf, v2: inf}
+}
+
+// scan takes the elements of x, whose first has the index base.
+func (t *top2) scan(x []float32, base int) {
+	for i, v := range x {
+		switch {
+		case v != v:
+			t.nans++
+		case t.i1 < 0 || v > t.v1:
+			t.i2, t.v2 = t.i1, t.v1
+			t.i1, t.v1 = base+i, v
+		case t.i2 < 0 || v > t.v2:
+			t.i2, t.v2 = base+i, v
+		}
+	}
+}
+
+func goTop2(x []float32) (i1, i2 int, v1, v2 float32, nans int) {
+	t := newTop2()
+	t.scan(x, 0)
+	return t.i1, t.i2, t.v1, t.v2, t.nans
+}
+
+func goReadAll(x []byte) uint64 {
+	var h uint64
+	for ; len(x) >= 8; x = x[8:] {
+		h ^= uint64(x[0]) | uint64(x[1])<<8 | uint64(x[2])<<16 | uint64(x[3])<<24 |
+			uint64(x[4])<<32 | uint64(x[5])<<40 | uint64(x[6])<<48 | uint64(x[7])<<56
+	}
+	for i, b := range x {
+		h ^= uint64(b) << (8 * i)
+	}
+	return h
+}
