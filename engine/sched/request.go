@@ -1,0 +1,33 @@
+package sched
+
+import "errors"
+
+// Reasons for which Submit refuses a request.
+var (
+	// ErrEmpty: the prompt has no token.
+	ErrEmpty = errors.New("empty prompt")
+	// ErrTooLong: the prompt, or the length asked for, does not fit the
+	// context, or the prompt leaves no room for output.
+	ErrTooLong = errors.New("too long for the context")
+	// ErrDuplicate: a request of this id is waiting or running.
+	ErrDuplicate = errors.New("duplicate id")
+	// ErrDrafts: K is out of range.
+	ErrDrafts = errors.New("draft length out of range")
+)
+
+// Request asks for the continuation of a prompt.
+type Request struct {
+	ID int64
+	// Prompt is copied.
+	Prompt []int32
+	// MaxLen is the most tokens that the sequence may have, prompt and
+	// output together; more than the prompt, at most Config.Context.
+	MaxLen int
+	// K is the most drafts wanted in a step, below kernels.WindowTokens.
+	K int
+	// Space separates prefix caches: a prompt only hits pages of its own
+	// space. Requests whose pages differ in what they hold (another
+	// device drafter's keys and values), or may not be seen to hit (another
+	// tenant's), have different spaces.
+	Space string
+}

@@ -1,0 +1,209 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"exacta.dev/exacta/kernels"
+)
+
+// planner is one call of Plan.
+type planner struct {
+	*Core
+	plan Plan
+	rows int // rows that the step has left
+}
+
+// Plan decides the next step. It must be committed before the next one is
+// planned: another call before that is a broken invariant of the caller, and
+// panics.
+//
+// Decoding sequences come first, each with its pending token and, as far as
+// the budget goes, drafts; then the chunks of sequences in prefill; then
+// sequences that are admitted by this plan.
+func (c *Core) Plan() Plan {
+	if c.inFlight {
+		panic("sched: Plan before Commit of the step in flight")
+	}
+	p := planner{Core: c, plan: Plan{Step: c.step}, rows: c.cfg.MaxBatchTokens}
+	decode := p.grow(p.decoders())
+	prefill := p.prefillers()
+	p.rows -= len(decode)
+
+	// Drafts may take half of the rows, and what prefill leaves of the rest.
+	demand := 0
+	for _, s := range decode {
+		demand += s.wants()
+	}
+	room := max(p.rows-demand, p.rows-p.rows/2)
+	spans := c.cfg.MaxSpans - len(decode)
+	claims := 0
+	for i, s := range prefill {
+		if i == spans || claims >= room {
+			prefill = prefill[:i]
+			break
+		}
+		claims += s.chunk(c.cfg.Chunk)
+	}
+	for len(prefill) < spans && claims < room && len(p.plan.Preempted) == 0 {
+		s := p.admit()
+		if s == nil {
+			break
+		}
+		prefill = append(prefill, s)
+		claims += s.chunk(c.cfg.Chunk)
+	}
+	claims = min(claims, room)
+
+	for i, k := range p.drafts(decode, p.rows-claims) {
+		p.decode(decode[i], k)
+	}
+	for _, s := range prefill {
+		n := min(s.chunk(c.cfg.Chunk), claims)
+		p.prefill(s, n)
+		claims -= n
+	}
+	return p.finish()
+}
+
+// decoders returns the sequences that decode in this step. When not all of
+// them fit, those go first that were left out longest, and prefill keeps a row
+// and a span.
+func (p *planner) decoders() []*sequence {
+	var all []*sequence
+	prefilling := false
+	for _, s := range p.running {
+		if s.decoding {
+			all = append(all, s)
+		} else {
+			prefilling = true
+		}
+	}
+	limit := min(p.cfg.MaxSpans, p.cfg.MaxBatchTokens)
+	if prefilling && limit > 1 {
+		limit--
+	}
+	if len(all) <= limit {
+		return all
+	}
+	chosen := slices.Clone(all)
+	slices.SortStableFunc(chosen, func(a, b *sequence) int { return cmp.Compare(a.served, b.served) })
+	chosen = chosen[:limit]
+	return slices.DeleteFunc(all, func(s *sequence) bool { return !slices.Contains(chosen, s) })
+}
+
+func (p *planner) prefillers() []*sequence {
+	var out []*sequence
+	for _, s := range p.running {
+		if !s.decoding {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// grow sees that each decoding sequence has pages for its pending token, in
+// order of admission. When none are left, the sequence that was admitted last
+// is preempted, until there are, or it was the sequence itself. The oldest one
+// is never preempted: alone, it fits.
+func (p *planner) grow(decode []*sequence) []*sequence {
+	for _, s := range decode {
+		for s.slot >= 0 && !p.extend(s, s.length+1+p.cfg.Lookahead) {
+			victim := p.running[len(p.running)-1]
+			p.preempt(victim)
+			p.plan.Preempted = append(p.plan.Preempted, victim.id)
+		}
+	}
+	return slices.DeleteFunc(decode, func(s *sequence) bool { return s.slot < 0 })
+}
+
+// drafts spreads at most rows drafts over the decoding sequences, one at a
+// time, since the first draft of one is worth more than the last of another;
+// and no more than there are pages for.
+func (p *planner) drafts(decode []*sequence, rows int) []int {
+	k := make([]int, len(decode))
+	for more := true; more && rows > 0; {
+		more = false
+		for i, s := range decode {
+			if rows > 0 && k[i] < s.wants() {
+				k[i]++
+				rows--
+				more = true
+			}
+		}
+	}
+	for i, s := range decode {
+		if !p.extend(s, s.length+1+k[i]+p.cfg.Lookahead) {
+			k[i] = len(s.pages)*kernels.PageTokens - p.cfg.Lookahead - s.length - 1
+		}
+	}
+	return k
+}
+
+func (p *planner) decode(s *sequence, k int) {
+	p.writePages(s)
+	p.add(s, Item{Phase: Decode, Rows: 1, K: k, Last: true})
+	p.plan.DecodeRows += 1 + k
+}
+
+func (p *planner) prefill(s *sequence, rows int) {
+	if s.fresh {
+		s.fresh = false
+		p.plan.Before = append(p.plan.Before, Op{Kind: Reset, ID: s.id, Slot: s.slot})
+	}
+	p.writePages(s)
+	if s.cached > 0 {
+		p.plan.Before = append(p.plan.Before, Op{
+			Kind: Restore, ID: s.id, Slot: s.slot, Snapshot: s.restore, Length: s.cached,
+		})
+	}
+	end := s.length + rows
+	if len(s.borders) > 0 && end == s.borders[0] {
+		s.borders = s.borders[1:]
+		p.save(s, end)
+	}
+	p.add(s, Item{Phase: Prefill, Rows: rows, Last: end == len(s.known), Cached: s.cached})
+	s.cached = 0
+	p.plan.PrefillRows += rows
+}
+
+// save plans a snapshot after the step, unless another sequence has saved it
+// meanwhile.
+func (p *planner) save(s *sequence, end int) {
+	if p.prefix.SnapshotAt(s.space, s.known[:end]) {
+		return
+	}
+	id, ok := p.prefix.ReserveSnapshot()
+	if !ok {
+		return
+	}
+	s.saving = id
+	p.plan.After = append(p.plan.After, Op{Kind: Save, ID: s.id, Slot: s.slot, Snapshot: id, Length: end})
+}
+
+// writePages plans the entries of the page table that the slot does not have.
+func (p *planner) writePages(s *sequence) {
+	if s.written == len(s.pages) {
+		return
+	}
+	p.plan.Before = append(p.plan.Before, Op{
+		Kind: SetPages, ID: s.id, Slot: s.slot, First: s.written, Pages: slices.Clone(s.pages[s.written:]),
+	})
+	s.written = len(s.pages)
+}
+
+func (p *planner) add(s *sequence, it Item) {
+	it.ID, it.Slot, it.Start = s.id, s.slot, s.length
+	s.planned, s.served = true, p.step
+	p.plan.Items = append(p.plan.Items, it)
+	p.planned = append(p.planned, s)
+}
+
+func (p *planner) finish() Plan {
+	p.plan.Waiting, p.plan.Running = len(p.waiting), len(p.running)
+	p.plan.FreePages, p.plan.IdlePages = p.pages.Free(), p.pages.Idle()
+	p.items = slices.Clone(p.plan.Items)
+	p.inFlight = true
+	p.step++
+	return p.plan
+}
