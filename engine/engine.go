@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/sample"
+	"exacta.dev/exacta/engine/sched"
+	"exacta.dev/exacta/kernels"
+)
+
+// Engine runs sequences through one model. See the package comment.
+type Engine struct {
+	cfg      Config
+	m        *model.Model
+	be       kernels.Backend
+	q        kernels.Queue
+	caches   kernels.Caches
+	core     *sched.Core
+	drafters []*drafterEntry
+	rule     Verifier
+	recorder Recorder
+	listener Listener
+
+	t         *tables
+	stats     kernels.Buf
+	statsHost []int32
+	logits    []float32 // rows read for rules that need them
+
+	seqs   map[int64]*Sequence
+	nextID int64
+	step   int64
+	failed error
+	w      work
+}
+
+// drafterEntry is one of the engine's drafters with what a step needs of it.
+type drafterEntry struct {
+	Drafter
+	name   string
+	device DeviceDrafter // nil for host drafters
+	order  int
+	kept   kernels.Buf // kept table with other drafters' spans masked
+	asks   []*Ask
+	ns     int64
+}
+
+// Listener is told what happens; any field may be nil.
+type Listener struct {
+	// Emitted is called for each record of a sequence, after the recorder,
+	// before the next step.
+	Emitted func(seq *Sequence, rec *Record)
+	// Finished is called once per sequence, after its last record.
+	Finished func(seq *Sequence)
+}
+
+// New makes an engine around a loaded model. drafters are by the names that
+// requests use; rule is the default acceptance rule. recorder may be nil.
+func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier, recorder Recorder, l Listener) (*Engine, error) {
+	stateful := m.Recurrent()
+	for _, d := range drafters {
+		if _, ok := d.(DeviceDrafter); ok {
+			stateful = true
+		}
+	}
+	if err := cfg.fill(m.MaxTokens, m.Config.VocabSize, stateful); err != nil {
+		return nil, err
+	}
+	if rule == nil {
+		return nil, errors.New("engine: no default acceptance rule")
+	}
+	if cfg.Now == nil {
+		start := time.Now()
+		cfg.Now = func() int64 { return int64(time.Since(start)) }
+	}
+	e := &Engine{cfg: cfg, m: m, be: m.Backend(), q: m.Backend().Queue(), rule: rule, recorder: recorder, listener: l, seqs: map[int64]*Sequence{}}
+	for name, d := range drafters {
+		entry := &drafterEntry{Drafter: d, name: name}
+		entry.device, _ = d.(DeviceDrafter)
+		e.drafters = append(e.drafters, entry)
+	}
+	// Device drafters first: their spans come first in every batch.
+	slices.SortFunc(e.drafters, func(a, b *drafterEntry) int {
+		if (a.device != nil) != (b.device != nil) {
+			if a.device != nil {
+				return -1
+			}
+			return 1
+		}
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	if err := e.allocate(); err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	return e, nil
+}
+
+// allocate makes caches, activations and the scheduler.
+func (e *Engine) allocate() error {
+	cfg := e.cfg
+	spec := kernels.CacheSpec{
+		Layers: e.m.Layers(), Slots: cfg.MaxSequences, Pages: cfg.Pages, SlotPages: cfg.slotPages(),
+		MaxDraft: cfg.MaxDraft, Snapshots: cfg.Snapshots,
+	}
+	lookahead := 0
+	firsts := map[*drafterEntry]int{}
+	for i, d := range e.drafters {
+		d.order = i
+		if d.device != nil {
+			firsts[d] = len(spec.Layers)
+			spec.Layers = append(spec.Layers, d.device.Layers()...)
+			lookahead = 1
+		}
+	}
+	var err error
+	if e.caches, err = e.be.Caches(spec); err != nil {
+		return err
+	}
+	rows := max(cfg.BatchTokens, cfg.MaxDraft+1)
+	logitRows := min(rows, cfg.MaxSequences*(cfg.MaxDraft+1))
+	if err := e.m.Reserve(rows, logitRows); err != nil {
+		return err
+	}
+	if e.t, err = newTables(e.be, cfg.MaxSequences, rows, logitRows); err != nil {
+		return err
+	}
+	if e.stats, err = e.be.Alloc(kernels.Tables, kernels.I32, logitRows, kernels.StatCols); err != nil {
+		return err
+	}
+	e.statsHost = make([]int32, logitRows*kernels.StatCols)
+	for _, d := range e.drafters {
+		if d.device == nil {
+			continue
+		}
+		if d.kept, err = e.be.Alloc(kernels.Tables, kernels.I32, cfg.MaxSequences, 1); err != nil {
+			return err
+		}
+		if err := d.device.Attach(e.caches, firsts[d], cfg.MaxSequences, rows); err != nil {
+			return err
+		}
+	}
+	e.core, err = sched.New(sched.Config{
+		Slots: cfg.MaxSequences, Pages: cfg.Pages, SlotPages: cfg.slotPages(), MaxBatchTokens: cfg.BatchTokens,
+		Chunk: cfg.Chunk, MaxSpans: cfg.MaxSequences, Lookahead: lookahead,
+		PrefixCache: cfg.PrefixCache, Recurrent: e.m.Recurrent() || lookahead > 0, Snapshots: cfg.Snapshots,
+	})
+	return err
+}
+
+// Model returns the engine's model.
+func (e *Engine) Model() *model.Model { return e.m }
+
+// Config returns the configuration with defaults filled in.
+func (e *Engine) Config() Config { return e.cfg }
+
+// Submit takes a request in. An error names what is wrong with it; the engine is
+// unchanged.
+func (e *Engine) Submit(req Request) (*Sequence, error) {
+	seq, err := e.sequence(req)
+	if err != nil {
+		return nil, fmt.Errorf("request %s: %w", req.ID, err)
+	}
+	err = e.core.Submit(sched.Request{
+		ID: seq.id, Prompt: req.Prompt, MaxLen: min(len(req.Prompt)+req.MaxNew, e.cfg.MaxTokens), K: seq.k(), Space: seq.space(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("request %s: %w", req.ID, err)
+	}
+	e.seqs[seq.id] = seq
+	e.nextID++
+	return seq, nil
+}
+
+// sequence checks a request against the engine.
+func (e *Engine) sequence(req Request) (*Sequence, error) {
+	switch n := len(req.Prompt); {
+	case n == 0:
+		return nil, errors.New("the prompt is empty; it needs at least one token")
+	case n >= e.cfg.MaxTokens:
+		return nil, fmt.Errorf("the prompt has %d tokens; the context of %d leaves room for at most %d and one to generate", n, e.cfg.MaxTokens, e.cfg.MaxTokens-1)
+	case req.MaxNew < 1:
+		return nil, fmt.Errorf("max_new is %d; it must be at least 1", req.MaxNew)
+	case req.K < 0 || req.K > e.cfg.MaxDraft:
+		return nil, fmt.Errorf("k is %d; it must be 0..%d (max_draft)", req.K, e.cfg.MaxDraft)
+	}
+	for i, id := range req.Prompt {
+		if id < 0 || int(id) >= e.m.Config.VocabSize {
+			return nil, fmt.Errorf("prompt token %d is id %d; the model's vocabulary is 0..%d", i, id, e.m.Config.VocabSize-1)
+		}
+	}
+	if err := req.Params.Validate(); err != nil {
+		return nil, err
+	}
+	seq := &Sequence{id: e.nextID, req: req, slot: -1, tokens: slices.Clone(req.Prompt), rule: req.Rule}
+	if seq.rule == nil {
+		seq.rule = e.rule
+	}
+	if req.Drafter != "" {
+		i := slices.IndexFunc(e.drafters, func(d *drafterEntry) bool { return d.name == req.Drafter })
+		if i < 0 {
+			return nil, fmt.Errorf("drafter %q is not one of the engine's: %v", req.Drafter, e.DrafterNames())
+		}
+		seq.drafter = e.drafters[i]
+	}
+	seq.sampler = sample.New(req.Params, req.Prompt)
+	return seq, nil
+}
+
+// DrafterNames lists the engine's drafters.
+func (e *Engine) DrafterNames() []string {
+	names := make([]string, len(e.drafters))
+	for i, d := range e.drafters {
+		names[i] = d.name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Cancel ends a sequence before its next step.
+func (e *Engine) Cancel(seq *Sequence) {
+	if seq.finish == "" {
+		e.core.Cancel(seq.id)
+		e.end(seq, FinishCancel, nil)
+	}
+}
+
+// end finishes a sequence that the scheduler has let go, or is about to.
+func (e *Engine) end(seq *Sequence, why Finish, err error) {
+	seq.finish, seq.err = why, err
+	if seq.drafter != nil {
+		seq.drafter.Release(seq)
+	}
+	seq.slot = -1
+	delete(e.seqs, seq.id)
+	if e.listener.Finished != nil {
+		e.listener.Finished(seq)
+	}
+}
+
+// Active returns the number of unfinished sequences.
+func (e *Engine) Active() int { return len(e.seqs) }
+
+// Close frees the caches and tables. The model stays loaded.
+func (e *Engine) Close() error {
+	for _, b := range []kernels.Buf{e.stats, e.t.kept, e.t.next} {
+		e.be.Free(b)
+	}
+	return e.caches.Close()
+}

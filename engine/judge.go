@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"exacta.dev/exacta/engine/sched"
+	"exacta.dev/exacta/kernels"
+)
+
+// judge lets the item's rule decide and works out what is kept and emitted.
+func (e *Engine) judge(it *item, logits kernels.Buf) {
+	it.kept, it.emit, it.finish = len(it.tokens), nil, ""
+	it.verdict = Verdict{Kind: NextNone, Next: -1}
+	if it.logits == 0 {
+		it.next = it.seq.tokens[it.plan.Start+len(it.tokens)]
+		return
+	}
+	if it.err == nil {
+		it.verdict, it.err = e.verdict(it, logits)
+	}
+	if it.err != nil {
+		it.kept, it.next = 0, 0
+		it.finish = FinishError
+		return
+	}
+	if it.plan.Phase == sched.Decode {
+		it.kept = int(it.verdict.Accepted.Length())
+	}
+	it.next = it.verdict.Next
+	it.emit = append(append(it.emit, it.draft.Tokens[:it.verdict.Accepted]...), it.next)
+	it.emit, it.finish = it.seq.cut(it.emit, e.cfg.MaxTokens)
+}
+
+// verdict calls the rule.
+func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
+	n := it.logits
+	e.w.argmax = e.w.argmax[:0]
+	for r := range n {
+		if nan := e.stat(it.logit+r, kernels.StatNaNs); nan > 0 {
+			return Verdict{}, fmt.Errorf("request %s: %d logits at position %d are not numbers", it.seq.req.ID, nan, it.plan.Start+len(it.tokens)-n+r)
+		}
+		e.w.argmax = append(e.w.argmax, e.stat(it.logit+r, kernels.StatTop1))
+	}
+	v := Verification{
+		Seq: it.seq, Draft: it.draft, Argmax: e.w.argmax, Sampler: it.seq.sampler,
+		Position: it.plan.Start + len(it.tokens) - n,
+	}
+	if it.seq.rule.NeedsLogits(it.seq.req.Params) {
+		if err := e.readLogits(logits.Slice(it.logit, it.logit+n)); err != nil {
+			return Verdict{}, err
+		}
+		v.Logits = e.logitsRow
+	}
+	verdict, err := it.seq.rule.Verify(&v)
+	if err != nil {
+		return verdict, fmt.Errorf("request %s: rule %s: %w", it.seq.req.ID, it.seq.rule.Name(), err)
+	}
+	if a := int(verdict.Accepted); a < 0 || a > len(it.draft.Tokens) || verdict.Next < 0 || int(verdict.Next) >= e.cfg.Vocab {
+		return verdict, fmt.Errorf("request %s: rule %s accepted %d of %d drafts with next token %d", it.seq.req.ID, it.seq.rule.Name(), a, len(it.draft.Tokens), verdict.Next)
+	}
+	verdict.Targets = slices.Clone(verdict.Targets)
+	return verdict, nil
+}
+
+// readLogits brings whole rows to the host.
+func (e *Engine) readLogits(rows kernels.Buf) error {
+	n := int(rows.Rows) * int(rows.Cols)
+	if cap(e.logits) < n {
+		e.logits = make([]float32, n)
+	}
+	e.logits = e.logits[:n]
+	return e.q.Read(float32Bytes(e.logits), rows).Wait()
+}
+
+func (e *Engine) logitsRow(row int) []float32 {
+	v := e.m.Config.VocabSize
+	return e.logits[row*v:][:e.cfg.Vocab]
+}
+
+// cut shortens newly decided tokens at the first stop token (which is emitted)
+// and at the length limits.
+func (s *Sequence) cut(ids []int32, maxTokens int) ([]int32, Finish) {
+	room := min(s.req.MaxNew-len(s.Output()), maxTokens-len(s.tokens))
+	for i, id := range ids {
+		if i+1 > room {
+			break
+		}
+		if !s.req.IgnoreStop && slices.Contains(s.req.Stop, id) {
+			return ids[:i+1], FinishStop
+		}
+	}
+	if len(ids) >= room {
+		return ids[:room], FinishLength
+	}
+	return ids, ""
+}
+
+// commit records the commit of what was kept.
+func (e *Engine) commit(b kernels.Batch) {
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		e.t.keptHost = append(e.t.keptHost, int32(it.kept))
+		e.t.nextHost = append(e.t.nextHost, it.next)
+	}
+	kept, next := e.t.kept.Top(b.Spans), e.t.next.Top(b.Spans)
+	e.q.Write(kept, int32Bytes(e.t.keptHost))
+	e.q.Write(next, int32Bytes(e.t.nextHost))
+	e.q.Commit(e.caches, &b, kept)
+}
+
+// inform tells each drafter what its sequences committed.
+func (e *Engine) inform(b kernels.Batch, hidden kernels.Buf) error {
+	for _, d := range e.drafters {
+		if err := e.informDrafter(d, b, hidden); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, hidden kernels.Buf) error {
+	s := &e.w.stepSpan
+	*s = Step{Queue: e.q, Spans: s.Spans[:0]}
+	spans, rows := 0, 0
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		if it.seq.drafter != d {
+			continue
+		}
+		spans, rows = i+1, it.rowOff+len(it.tokens)
+		s.Spans = append(s.Spans, Span{
+			Seq: it.seq, Start: it.plan.Start, RowOff: it.rowOff, Tokens: it.tokens, Kept: it.kept, Next: it.next,
+		})
+	}
+	if len(s.Spans) == 0 {
+		return nil
+	}
+	from := e.cfg.Now()
+	if d.device != nil {
+		e.deviceView(d, s, b, hidden, spans, rows)
+	}
+	if err := d.Committed(s); err != nil {
+		for i := range e.w.items {
+			if it := &e.w.items[i]; it.seq.drafter == d {
+				it.err, it.finish = err, FinishError
+			}
+		}
+	}
+	if d.device != nil {
+		// Run it now, so that its time is the drafter's.
+		if err := e.q.Err(); err != nil {
+			return err
+		}
+	}
+	d.ns += e.cfg.Now() - from
+	return nil
+}
+
+// deviceView gives a device drafter the batch cut behind its last span, with
+// other drafters' spans masked.
+func (e *Engine) deviceView(d *drafterEntry, s *Step, b kernels.Batch, hidden kernels.Buf, spans, rows int) {
+	maxLen := b.MaxLen
+	b = b.Prefix(spans, rows, min(b.LogitRows, int(b.Logit.Rows)))
+	b.MaxLen = maxLen
+	s.Batch, s.Hidden = b, hidden.Top(rows)
+	s.Kept, s.Next = e.t.kept.Top(spans), e.t.next.Top(spans)
+	if len(s.Spans) == spans {
+		return
+	}
+	masked := e.t.keptHost[:0]
+	for i := range spans {
+		it := &e.w.items[i]
+		if it.seq.drafter == d {
+			masked = append(masked, int32(it.kept))
+		} else {
+			masked = append(masked, 0)
+		}
+	}
+	s.Kept = d.kept.Top(spans)
+	e.q.Write(s.Kept, int32Bytes(masked))
+}
+
+// advance tells the scheduler and the sequences what happened, and records the
+// operations that follow the step.
+func (e *Engine) advance(after []sched.Op) error {
+	e.w.results = slices.Grow(e.w.results[:0], len(e.w.items))[:len(e.w.items)]
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		seq := it.seq
+		if it.finish == FinishError {
+			it.kept, it.emit = 0, nil
+		}
+		seq.tokens = append(seq.tokens, it.emit...)
+		seq.sampler.Push(it.emit...)
+		seq.length = it.plan.Start + it.kept
+		e.w.results[it.at] = sched.Result{ID: seq.id, Kept: it.kept, Tokens: it.emit, Done: it.finish != ""}
+	}
+	for _, op := range after {
+		seq := e.seqs[op.ID]
+		e.q.Save(e.caches, op.Slot, op.Snapshot)
+		if d := seq.drafter; d != nil && d.device != nil {
+			if err := d.device.Save(e.q, seq, op.Snapshot); err != nil {
+				return err
+			}
+		}
+	}
+	return e.core.Commit(e.w.results)
+}
+
+// report writes the records and ends finished sequences.
+func (e *Engine) report(b kernels.Batch, verifyNs, totalNs int64) error {
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		if it.finish != FinishError {
+			rec := e.record(it, b, verifyNs, totalNs)
+			if e.recorder != nil {
+				if err := e.recorder.Record(rec); err != nil {
+					return fmt.Errorf("record of request %s: %w", it.seq.req.ID, err)
+				}
+			}
+			if e.listener.Emitted != nil {
+				e.listener.Emitted(it.seq, rec)
+			}
+			it.seq.seqStep++
+		}
+		if it.finish != "" {
+			e.end(it.seq, it.finish, it.err)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Record {
+	rec := &Record{
+		Request: it.seq.req.ID, Sequence: it.seq.id, Step: e.step, SeqStep: it.seq.seqStep, Phase: Prefill,
+		Batch: int32(b.Spans), BatchRows: int32(b.Rows), PrefillTokens: int32(e.w.prefill),
+		Position: int32(it.plan.Start), Rows: int32(len(it.tokens)), Cached: it.seq.cached, Preemptions: it.seq.preemptions,
+		Drafter: "none", Rule: it.seq.rule.Name(), KPlanned: int32(it.planned), KExecuted: int32(len(it.draft.Tokens)),
+		TreeNodes: int32(len(it.draft.Tokens)), ProposedIDs: slices.Clone(it.draft.Tokens), TargetIDs: it.verdict.Targets,
+		Accepted: it.verdict.Accepted, NextID: it.verdict.Next, NextKind: it.verdict.Kind, EmittedIDs: slices.Clone(it.emit),
+		RealAccepted: it.verdict.Accepted, ForcedAccepted: it.verdict.Accepted,
+		VerifyNs: verifyNs, TotalNs: totalNs,
+	}
+	if it.plan.Phase == sched.Decode {
+		rec.Phase = Decode
+	}
+	if d := it.seq.drafter; d != nil {
+		rec.Drafter, rec.DraftNs = d.Drafter.Name(), d.ns
+	}
+	for r := it.logit; r < it.logit+it.logits; r++ {
+		top1 := math.Float32frombits(uint32(e.stat(r, kernels.StatLogit1)))
+		top2 := math.Float32frombits(uint32(e.stat(r, kernels.StatLogit2)))
+		rec.Gaps = append(rec.Gaps, top1-top2)
+		rec.Hashes = append(rec.Hashes, uint64(uint32(e.stat(r, kernels.StatHashLo)))|uint64(uint32(e.stat(r, kernels.StatHashHi)))<<32)
+	}
+	return rec
+}

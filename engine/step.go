@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"exacta.dev/exacta/engine/sched"
+	"exacta.dev/exacta/kernels"
+)
+
+// work is the scratch of one step, reused.
+type work struct {
+	items    []item
+	results  []sched.Result
+	asks     []Ask
+	spans    []Span
+	argmax   []int32
+	prefill  int
+	stepSpan Step
+}
+
+// item is one span of the step with its outcome.
+type item struct {
+	plan    sched.Item
+	at      int // index in the plan
+	seq     *Sequence
+	draft   Draft
+	tokens  []int32 // the span's tokens
+	rowOff  int
+	logit   int // index of its first wanted logits row
+	logits  int // number of wanted logits rows
+	verdict Verdict
+	kept    int
+	next    int32
+	emit    []int32
+	finish  Finish
+	err     error
+	planned int
+}
+
+// Step runs one step and reports whether anything was left to do. An error is
+// the backend's or the recorder's and ends the engine; errors of single
+// sequences end those (Sequence.Err).
+func (e *Engine) Step() (bool, error) {
+	if e.failed != nil {
+		return false, e.failed
+	}
+	more, err := e.runStep()
+	if err != nil {
+		e.failed = fmt.Errorf("engine step %d: %w", e.step, err)
+		return false, e.failed
+	}
+	return more, nil
+}
+
+// Run steps until nothing is left, or stop (if not nil) returns true between
+// two steps.
+func (e *Engine) Run(stop func() bool) error {
+	for stop == nil || !stop() {
+		if more, err := e.Step(); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) runStep() (bool, error) {
+	plan := e.core.Plan()
+	if len(plan.Items) == 0 {
+		return false, nil
+	}
+	begin := e.cfg.Now()
+	if err := e.prepare(&plan); err != nil {
+		return false, err
+	}
+	e.propose()
+	verifyFrom := e.cfg.Now()
+	batch := e.layout()
+	out := e.m.Forward(e.q, &batch, e.caches)
+	if err := e.readStats(batch, out.Logits); err != nil {
+		return false, err
+	}
+	for i := range e.w.items {
+		e.judge(&e.w.items[i], out.Logits)
+	}
+	verifyNs := e.cfg.Now() - verifyFrom
+	e.commit(batch)
+	if err := e.inform(batch, out.Hidden); err != nil {
+		return false, err
+	}
+	if err := e.advance(plan.After); err != nil {
+		return false, err
+	}
+	total := e.cfg.Now() - begin
+	if err := e.report(batch, verifyNs, total); err != nil {
+		return false, err
+	}
+	e.step++
+	return true, nil
+}
+
+// prepare records the plan's cache operations and builds the step's items,
+// sequences of device drafters first.
+func (e *Engine) prepare(plan *sched.Plan) error {
+	for _, id := range plan.Preempted {
+		seq := e.seqs[id]
+		seq.preemptions++
+		seq.length = 0
+		seq.slot = -1
+		if seq.drafter != nil {
+			seq.drafter.Release(seq)
+		}
+	}
+	e.w.items = e.w.items[:0]
+	e.w.prefill = 0
+	for i, it := range plan.Items {
+		seq := e.seqs[it.ID]
+		seq.slot = it.Slot
+		seq.length = it.Start
+		e.w.items = append(e.w.items, item{plan: it, at: i, seq: seq, planned: it.K})
+		if it.Phase == sched.Prefill {
+			e.w.prefill += it.Rows
+		}
+	}
+	for _, op := range plan.Before {
+		switch op.Kind {
+		case sched.Reset:
+			e.q.Reset(e.caches, op.Slot)
+		case sched.SetPages:
+			e.q.SetPages(e.caches, op.Slot, op.First, op.Pages)
+		case sched.Restore:
+			if err := e.restore(op); err != nil {
+				return err
+			}
+		}
+	}
+	slices.SortStableFunc(e.w.items, func(a, b item) int { return order(a.seq) - order(b.seq) })
+	return nil
+}
+
+func order(s *Sequence) int {
+	if s.drafter == nil {
+		return 1 << 30
+	}
+	return s.drafter.order
+}
+
+// restore brings a slot to a prefix-cache hit of op.Length tokens.
+func (e *Engine) restore(op sched.Op) error {
+	e.q.Restore(e.caches, op.Slot, op.Snapshot, op.Length)
+	for i := range e.w.items {
+		seq := e.w.items[i].seq
+		if seq.slot != op.Slot {
+			continue
+		}
+		seq.cached = int32(op.Length)
+		if d := seq.drafter; d != nil && d.device != nil {
+			return d.device.Restore(e.q, seq, op.Snapshot, seq.tokens[op.Length])
+		}
+	}
+	return nil
+}
+
+// propose asks each drafter for the drafts of its decoding sequences.
+func (e *Engine) propose() {
+	e.w.asks = e.w.asks[:0]
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		e.w.asks = append(e.w.asks, Ask{Seq: it.seq, K: it.plan.K})
+	}
+	for _, d := range e.drafters {
+		d.asks, d.ns = d.asks[:0], 0
+		for i := range e.w.items {
+			if it := &e.w.items[i]; it.seq.drafter == d && it.plan.Phase == sched.Decode && it.plan.K > 0 {
+				d.asks = append(d.asks, &e.w.asks[i])
+			}
+		}
+		if len(d.asks) == 0 {
+			continue
+		}
+		from := e.cfg.Now()
+		err := d.Propose(e.q, d.asks)
+		d.ns = e.cfg.Now() - from
+		for i := range e.w.items {
+			if it := &e.w.items[i]; err != nil && it.seq.drafter == d {
+				it.err = err
+			}
+		}
+	}
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		it.draft = e.checked(e.w.asks[i].Draft, it.plan.K)
+	}
+}
+
+// checked cuts a draft to at most k tokens, and before the first id that is not
+// a token: a drafter that errs costs speed, not correctness.
+func (e *Engine) checked(d Draft, k int) Draft {
+	d.Tokens = d.Tokens[:min(len(d.Tokens), k)]
+	for i, id := range d.Tokens {
+		if id < 0 || int(id) >= e.cfg.Vocab {
+			d.Tokens = d.Tokens[:i]
+			break
+		}
+	}
+	if d.Probs != nil {
+		d.Probs = d.Probs[:min(len(d.Probs), len(d.Tokens))]
+	}
+	return d
+}
+
+// layout fills the tables and records their upload.
+func (e *Engine) layout() kernels.Batch {
+	e.t.reset()
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		start := it.plan.Start
+		it.logit = len(e.t.logit)
+		if it.plan.Phase == sched.Decode {
+			it.tokens = append(append(it.tokens[:0], it.seq.tokens[start]), it.draft.Tokens...)
+			it.logits = len(it.tokens)
+		} else {
+			it.tokens = it.seq.tokens[start : start+it.plan.Rows]
+			it.logits = 0
+			if it.plan.Last {
+				it.logits = 1
+			}
+		}
+		it.rowOff = e.t.add(it.seq.slot, start, it.tokens, it.logits)
+	}
+	return e.t.write(e.q)
+}
+
+// readStats reduces the logits rows and brings the statistics to the host.
+func (e *Engine) readStats(b kernels.Batch, logits kernels.Buf) error {
+	n := b.LogitRows
+	if n == 0 {
+		return e.q.Err()
+	}
+	stats := e.stats.Top(n)
+	e.q.Stats(stats, logits, e.cfg.Vocab, !e.cfg.NoHash)
+	return e.q.Read(int32Bytes(e.statsHost[:n*kernels.StatCols]), stats).Wait()
+}
+
+func (e *Engine) stat(row, col int) int32 { return e.statsHost[row*kernels.StatCols+col] }
