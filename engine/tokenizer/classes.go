@@ -2,9 +2,8 @@ package tokenizer
 
 import "unicode/utf8"
 
-//go:generate go run gen_classes.go
-
-// The classes of a code point that the split patterns ask for, as bits.
+// The classes of a code point that the steps of the reference ask for, as bits;
+// tables.go, made by testdata/make_tables.py, has them in this order.
 const (
 	letter  uint8 = 1 << iota // \p{L}
 	mark                      // \p{M}
@@ -13,6 +12,7 @@ const (
 	symbol                    // \p{P} or \p{S}
 	newline                   // \r or \n
 	word                      // \w: alphabetic, mark, decimal, connector, joiner
+	digit                     // what the Digits step isolates: \p{N} of a newer Unicode
 )
 
 // classBlock is the number of code points in a block of the class table.

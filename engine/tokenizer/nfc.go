@@ -13,12 +13,45 @@ import (
 // reference does not.
 const maxNonStarters = 30
 
-// nfc normalises text to composed form, without the stream-safe format. Bytes
-// that are no valid UTF-8 stay as they are.
+// nfc normalises text to composed form as the reference does: without the
+// stream-safe format, and with the marks of its version of Unicode, which is
+// older than ours. Marks that are newer stay where they are and nothing moves
+// across them. Bytes that are no valid UTF-8 stay as they are.
 func nfc(s string) string {
 	if norm.NFC.QuickSpanString(s) == len(s) && !longMarks(s) {
 		return s
 	}
+	var out strings.Builder
+	from := 0
+	for i, r := range s {
+		if r >= lateRanges[0][0] && isLate(r) {
+			out.WriteString(nfcKnown(s[from:i]))
+			from = i + utf8.RuneLen(r)
+			out.WriteString(s[i:from])
+		}
+	}
+	if from == 0 {
+		return nfcKnown(s)
+	}
+	out.WriteString(nfcKnown(s[from:]))
+	return out.String()
+}
+
+func isLate(r rune) bool {
+	_, found := slices.BinarySearchFunc(lateRanges[:], r, func(lr [2]rune, r rune) int {
+		switch {
+		case lr[1] < r:
+			return -1
+		case lr[0] > r:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// nfcKnown is nfc for text without late code points.
+func nfcKnown(s string) string {
 	if !longMarks(s) {
 		return norm.NFC.String(s)
 	}

@@ -33,12 +33,12 @@ type digitSplit struct{ individual bool }
 func (d digitSplit) next(s string) int {
 	c, w := classAt(s, 0)
 	switch {
-	case c&number == 0:
-		return runWithout(s, w, number)
+	case c&digit == 0:
+		return runWithout(s, w, digit)
 	case d.individual:
 		return w
 	}
-	return run(s, w, number)
+	return run(s, w, digit)
 }
 
 var (
