@@ -1,0 +1,113 @@
+package sample
+
+import (
+	"fmt"
+	"math"
+)
+
+// Sampler chooses the tokens of one sequence. Its methods, Push aside, do not
+// change it; they are not safe for use by several goroutines, because of the
+// workspace.
+type Sampler struct {
+	params  Params
+	history history
+
+	penalised                       bool
+	repetition, presence, frequency float64
+	ws                              *Workspace
+}
+
+// New returns the sampler of a request with the given prompt. Parameters are
+// taken as they are: see [Params.Validate]. The sampler has a workspace of its
+// own until [Sampler.Use].
+func New(p Params, prompt []int32) *Sampler {
+	s := &Sampler{
+		params:     p,
+		repetition: float64(p.RepetitionPenalty),
+		presence:   float64(p.PresencePenalty),
+		frequency:  float64(p.FrequencyPenalty),
+		ws:         NewWorkspace(),
+	}
+	if s.repetition == 0 {
+		s.repetition = 1
+	}
+	s.penalised = s.repetition != 1 || s.presence != 0 || s.frequency != 0
+	if s.repetition != 1 {
+		for _, id := range prompt {
+			s.history.add(id, 0)
+		}
+	}
+	return s
+}
+
+// Use makes the sampler work in w, which others may share.
+func (s *Sampler) Use(w *Workspace) { s.ws = w }
+
+// Params returns the request's parameters.
+func (s *Sampler) Params() Params { return s.params }
+
+// Push tells of output tokens, in order, once each was chosen for good: the
+// pending token counts, a draft that may yet be rejected does not.
+func (s *Sampler) Push(tokens ...int32) {
+	if !s.penalised {
+		return
+	}
+	for _, id := range tokens {
+		s.history.add(id, 1)
+	}
+}
+
+// Stream returns noise of the request: see [Params.Stream].
+func (s *Sampler) Stream(purpose Purpose, length, offset int) Stream {
+	return s.params.Stream(purpose, length, offset)
+}
+
+// RowError says what is wrong with a row of logits.
+type RowError struct {
+	Token int     // the token id; -1 if the row as a whole is meant
+	Value float32 // its logit
+	Vocab int     // the length of the row
+}
+
+// Error implements error.
+func (e *RowError) Error() string {
+	if e.Token < 0 {
+		return fmt.Sprintf("logits: none of %d is finite", e.Vocab)
+	}
+	return fmt.Sprintf("logits: %v at token %d of %d; weights or activations are out of range", e.Value, e.Token, e.Vocab)
+}
+
+// load copies a row into the workspace as float64, applies the penalties, and
+// returns the token with the largest value.
+func (s *Sampler) load(logits []float32, drafts []int32) (z []float64, top int32, err error) {
+	s.ws.resize(len(logits))
+	z = s.ws.weight
+	inf := float32(math.Inf(1))
+	for i, l := range logits {
+		if !(l < inf) {
+			return nil, -1, &RowError{Token: i, Value: l, Vocab: len(logits)}
+		}
+		z[i] = float64(l)
+	}
+	s.penalties(z, logits, drafts)
+	best := math.Inf(-1)
+	top = -1
+	for i, v := range z {
+		if v > best {
+			best, top = v, int32(i)
+		}
+	}
+	if top < 0 {
+		return nil, -1, &RowError{Token: -1, Vocab: len(logits)}
+	}
+	return z, top, nil
+}
+
+// Argmax returns the token with the largest logit after penalties, the lowest
+// id among equals, at a row of FP32 logits [vocab] whose history is the pushed
+// tokens and then drafts. The error, a [RowError], says that the row has NaN or
+// positive infinity, or nothing finite.
+func (s *Sampler) Argmax(logits []float32, drafts []int32) (int32, error) {
+	_, top, err := s.load(logits, drafts)
+	return top, err
+}
