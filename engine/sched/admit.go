@@ -1,25 +1,76 @@
 package sched
 
 import (
+	"slices"
+
 	"exacta.dev/exacta/engine/cache"
-	"exacta.dev/exacta/kernels"
 )
 
-// admit makes the next waiting sequence resident, with all the pages of its
-// known tokens. It returns nil if there is none, or no slot or not enough pages
-// for it: then nobody overtakes it.
+// admit makes a waiting sequence resident, with all the pages of its known
+// tokens: the first one in the policy's order, but sequences whose prefix is
+// pending are passed over, as many as there are slots. It returns nil if there is none, or no slot or not
+// enough pages for it: nobody overtakes one that lacks memory.
 func (p *planner) admit() *sequence {
-	if len(p.waiting) == 0 || len(p.slots) == 0 {
-		return nil
+	p.sortQueue()
+	for ; len(p.queue) > 0; p.queue = p.queue[1:] {
+		s := p.queue[0]
+		if len(p.slots) == 0 {
+			p.block(Block{ID: s.id, Why: NoSlot})
+			return nil
+		}
+		hit := cache.Hit{Snapshot: -1}
+		if p.prefix != nil {
+			hit = p.prefix.Lookup(s.space, s.known)
+		}
+		if p.pending(s, hit) {
+			p.block(Block{ID: s.id, Why: PrefixPending})
+			if p.passed++; p.passed == p.cfg.Slots {
+				p.queue = nil
+				return nil
+			}
+			continue
+		}
+		need, available := p.need(s, hit), p.pages.Free()+p.pages.Idle()
+		if need > available {
+			p.block(Block{ID: s.id, Why: NoPages, Need: need, Available: available})
+			p.queue = nil
+			return nil
+		}
+		p.queue = p.queue[1:]
+		p.enter(s, hit)
+		return s
 	}
-	s := p.next()
-	hit := cache.Hit{Snapshot: -1}
-	if p.prefix != nil {
-		hit = p.prefix.Lookup(s.space, s.known)
+	return nil
+}
+
+// sortQueue puts the waiting sequences into the policy's order, once per plan.
+func (p *planner) sortQueue() {
+	if p.sorted {
+		return
 	}
-	if !p.fits(s, hit) {
-		return nil
+	p.sorted = true
+	p.queue = slices.Clone(p.waiting)
+	slices.SortStableFunc(p.queue, func(a, b *sequence) int {
+		ca, cb := a.candidate(p.step), b.candidate(p.step)
+		switch {
+		case p.policy.Before(ca, cb):
+			return -1
+		case p.policy.Before(cb, ca):
+			return 1
+		}
+		return 0
+	})
+}
+
+// block records why the first sequence that could not be admitted waits.
+func (p *planner) block(b Block) {
+	if p.plan.Blocked.Why == Open {
+		p.plan.Blocked = b
 	}
+}
+
+// enter gives a waiting sequence its slot and pages.
+func (p *planner) enter(s *sequence, hit cache.Hit) {
 	if p.prefix != nil {
 		s.path = p.prefix.Take(hit)
 	}
@@ -32,31 +83,19 @@ func (p *planner) admit() *sequence {
 	s.borders = p.chooseBorders(s, hit)
 	p.waiting = remove(p.waiting, s)
 	p.running = append(p.running, s)
-	return s
 }
 
-// next returns the waiting sequence that the policy puts first.
-func (p *planner) next() *sequence {
-	best := p.waiting[0]
-	for _, s := range p.waiting[1:] {
-		if p.policy.Before(s.candidate(p.step), best.candidate(p.step)) {
-			best = s
-		}
-	}
-	return best
-}
-
-// fits reports whether there are pages for a waiting sequence's known tokens,
-// with one page to spare for each resident sequence that can still grow:
-// without them, a newcomer would be preempted as soon as an older sequence
-// needs a page, and its prefill wasted. A sequence that would be alone needs no
-// spare.
-func (p *planner) fits(s *sequence, hit cache.Hit) bool {
+// need returns the number of unused pages that admitting a sequence takes:
+// those of its known tokens, and one to spare for each resident sequence that
+// can still grow. Without the spare, a newcomer would be preempted as soon as
+// an older sequence needs a page, and its prefill wasted. A sequence that would
+// be alone needs none.
+func (p *planner) need(s *sequence, hit cache.Hit) int {
 	held := pagesFor(len(s.known) + p.cfg.Lookahead)
 	need := held - len(hit.Pages)
 	for _, page := range hit.Pages {
 		if p.pages.Refs(page) == 0 {
-			need++ // counted as idle below, but about to be used
+			need++ // idle until it is taken
 		}
 	}
 	if len(p.running) > 0 {
@@ -65,7 +104,7 @@ func (p *planner) fits(s *sequence, hit cache.Hit) bool {
 	for _, r := range p.running {
 		need += min(1, r.maxPages(p.cfg.Lookahead)-len(r.pages))
 	}
-	return need <= p.pages.Free()+p.pages.Idle()
+	return need
 }
 
 // chooseBorders returns the lengths at which a prefill saves a snapshot: the
@@ -73,11 +112,11 @@ func (p *planner) fits(s *sequence, hit cache.Hit) bool {
 // leaves what the cache has seen before (a system prompt, say). These are the
 // two places that Marconi (Pan et al. 2024, arXiv:2411.19379) admits.
 func (p *planner) chooseBorders(s *sequence, hit cache.Hit) []int {
-	if p.prefix == nil || !p.cfg.Recurrent || p.cfg.Snapshots == 0 {
+	if !p.snapshots() {
 		return nil
 	}
 	var borders []int
-	deepest := (len(s.known) - 1) / kernels.PageTokens * kernels.PageTokens
+	deepest := deepest(s)
 	if hit.Matched > hit.Length && hit.Matched < deepest {
 		borders = append(borders, hit.Matched)
 	}

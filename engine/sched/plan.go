@@ -106,6 +106,44 @@ type Plan struct {
 	DecodeRows           int // pending tokens and drafts
 	PrefillRows          int
 	FreePages, IdlePages int // unused; kept by the prefix cache alone
+	// Blocked is the first waiting sequence that was looked at and not
+	// admitted.
+	Blocked Block
+}
+
+// BlockedBy is a reason why a sequence waits.
+type BlockedBy uint8
+
+// Reasons why a sequence waits.
+const (
+	// Open: none was turned away; the rest of the queue found the step's
+	// rows or spans used up.
+	Open          BlockedBy = iota
+	NoSlot                  // all slots are taken
+	NoPages                 // it needs more pages than are unused
+	PrefixPending           // its prefix is being computed by another sequence
+)
+
+// String returns the reason as it is written in traces.
+func (b BlockedBy) String() string {
+	switch b {
+	case NoSlot:
+		return "no slot"
+	case NoPages:
+		return "no pages"
+	case PrefixPending:
+		return "prefix pending"
+	}
+	return "open"
+}
+
+// Block says which sequence waits for what.
+type Block struct {
+	ID  int64
+	Why BlockedBy
+	// Need and Available are pages, when Why is NoPages. Need includes the
+	// spare that running sequences may grow into.
+	Need, Available int
 }
 
 // Result is the outcome of one item.

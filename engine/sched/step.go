@@ -10,8 +10,11 @@ import (
 // planner is one call of Plan.
 type planner struct {
 	*Core
-	plan Plan
-	rows int // rows that the step has left
+	plan   Plan
+	rows   int         // rows that the step has left
+	queue  []*sequence // waiting sequences still to be looked at, in order
+	sorted bool        // the queue has been set
+	passed int         // sequences of the queue that were passed over
 }
 
 // Plan decides the next step. It must be committed before the next one is
@@ -109,13 +112,16 @@ func (p *planner) prefillers() []*sequence {
 func (p *planner) grow(decode []*sequence) []*sequence {
 	for _, s := range decode {
 		for s.slot >= 0 && !p.extend(s, s.length+1+p.cfg.Lookahead) {
-			victim := p.running[len(p.running)-1]
+			victim := p.victim()
 			p.preempt(victim)
 			p.plan.Preempted = append(p.plan.Preempted, victim.id)
 		}
 	}
 	return slices.DeleteFunc(decode, func(s *sequence) bool { return s.slot < 0 })
 }
+
+// victim returns the sequence to preempt.
+func (p *planner) victim() *sequence { return p.running[len(p.running)-1] }
 
 // drafts spreads at most rows drafts over the decoding sequences, one at a
 // time, since the first draft of one is worth more than the last of another;
