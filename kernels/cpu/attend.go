@@ -1,0 +1,265 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"exacta.dev/exacta/kernels"
+)
+
+// attendRows bounds the rows of scores (positions times query heads of a KV
+// head) that are worked on together.
+const attendRows = 48
+
+// attendOp is one attention layer over a batch.
+type attendOp struct {
+	dst, proj    view
+	c            *caches
+	l            *layer
+	b            tables
+	s            kernels.AttnSpec
+	qNorm, kNorm norm
+	rope         *weight
+	group        int // query heads of a KV head
+	qStride      int // columns from one query head to the next
+	kCol, vCol   int // first columns of k and v
+	block        int // positions worked on together
+}
+
+// Attend records an attention layer.
+func (q *queue) Attend(dst, proj kernels.Buf, h kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
+	const op = "attend"
+	if q.off() {
+		return
+	}
+	o := attendOp{b: q.batch(op, b), s: *s}
+	o.c, o.l = q.layerOf(op, h, kernels.Attention)
+	if q.off() {
+		return
+	}
+	if !q.attendFits(&o) {
+		return
+	}
+	o.dst = q.shaped(op, "dst", dst, kernels.BF16, b.Rows, s.QHeads*s.HeadDim)
+	o.proj = q.shaped(op, "proj", proj, kernels.BF16, b.Rows, o.vCol+s.KVHeads*s.HeadDim)
+	o.qNorm = q.normOf(op, s.QNorm, s.HeadDim)
+	o.kNorm = q.normOf(op, s.KNorm, s.HeadDim)
+	if q.off() {
+		return
+	}
+	q.require(needs{worker: attendScratch(&o)})
+	q.list.attends = append(q.list.attends, o)
+	q.push(opAttend, false, len(q.list.attends)-1)
+}
+
+// attendFits checks the geometry and derives the columns.
+func (q *queue) attendFits(o *attendOp) bool {
+	s, l := &o.s, o.l.spec
+	switch {
+	case s.KVHeads != l.KVHeads || s.HeadDim != l.HeadDim:
+		q.bad("attend: %d KV heads of %d, the layer's cache has %d of %d", s.KVHeads, s.HeadDim, l.KVHeads, l.HeadDim)
+		return false
+	case s.QHeads <= 0 || s.QHeads%s.KVHeads != 0:
+		q.bad("attend: %d query heads for %d KV heads; want a multiple", s.QHeads, s.KVHeads)
+		return false
+	case s.Rotary < 0 || s.Rotary > s.HeadDim || s.Rotary%2 != 0:
+		q.bad("attend: %d rotary channels of %d", s.Rotary, s.HeadDim)
+		return false
+	}
+	o.group = s.QHeads / s.KVHeads
+	o.qStride = s.HeadDim
+	if s.Gated {
+		o.qStride *= 2
+	}
+	o.kCol = s.QHeads * o.qStride
+	o.vCol = o.kCol + s.KVHeads*s.HeadDim
+	o.block = max(1, attendRows/o.group)
+	if s.Rope.None() || s.Rotary == 0 {
+		return true
+	}
+	if o.rope = q.weightOf("attend", s.Rope, kernels.Table); o.rope == nil {
+		return false
+	}
+	if o.rope.cols != s.Rotary {
+		q.bad("attend: rope table %s has %d columns, want %d", o.rope.name, o.rope.cols, s.Rotary)
+		return false
+	}
+	return true
+}
+
+// attend runs this worker's part. Where every worker finds several (span, KV
+// head) pairs, or spans are short, a pair is one unit that appends its keys and
+// attends to them; else appending and attending are phases of finer units.
+func (w *worker) attend(o *attendOp) bool {
+	rows, pairs, ok := w.attendCheck(o)
+	if !ok {
+		return true // the error stops the list at the next barrier
+	}
+	if w.id == 0 {
+		w.work.AttendRows += uint64(rows)
+	}
+	if w.n == 1 || rows <= 4*w.n || pairs >= 4*w.n {
+		w.eachPair(o)
+		return true
+	}
+	w.appendPages(o)
+	if !w.sync() {
+		return false
+	}
+	w.eachBlock(o)
+	return true
+}
+
+// attendCheck checks all spans and their pages.
+func (w *worker) attendCheck(o *attendOp) (rows, pairs int, ok bool) {
+	for i := range o.b.spans {
+		s, ok := w.span("attend", &o.b, o.c, i)
+		if !ok {
+			return 0, 0, false
+		}
+		if s.n == 0 {
+			continue
+		}
+		if o.rope != nil && s.end() > o.rope.rows {
+			w.fail("cpu: attend: span %d reaches position %d, rope table %s has %d", i, s.end()-1, o.rope.name, o.rope.rows)
+			return 0, 0, false
+		}
+		table := o.c.pages[s.slot*o.c.spec.SlotPages:]
+		for p := o.s.FirstKey / page; p <= (s.end()-1)/page; p++ {
+			if table[p] < 0 || int(table[p]) >= o.c.spec.Pages {
+				w.fail("cpu: attend: span %d: page %d of slot %d is %d; there are %d pages", i, p, s.slot, table[p], o.c.spec.Pages)
+				return 0, 0, false
+			}
+		}
+		rows += s.n
+		pairs += o.s.KVHeads
+	}
+	return rows, pairs, true
+}
+
+func (w *worker) eachPair(o *attendOp) {
+	heads := o.s.KVHeads
+	for u := w.claim(); u < o.b.spans*heads; u = w.claim() {
+		s, head := o.spanOf(u/heads), u%heads
+		if s.n == 0 {
+			continue
+		}
+		w.append(o, s, head, 0, s.n)
+		for i := 0; i < s.n; i += o.block {
+			w.attendBlock(o, s, head, i, min(i+o.block, s.n))
+		}
+	}
+}
+
+// spanOf reads a span that has been checked.
+func (o *attendOp) spanOf(i int) span {
+	return span{slot: o.b.seq.at(i), start: o.b.start.at(i), n: o.b.length.at(i), row: o.b.rowOff.at(i)}
+}
+
+// appendPages appends the keys and values of all spans, a page and a KV head at
+// a time.
+func (w *worker) appendPages(o *attendOp) {
+	heads, unit, mine := o.s.KVHeads, 0, w.claim()
+	for i := range o.b.spans {
+		s := o.spanOf(i)
+		for from := 0; from < s.n; {
+			to := min(s.n, from+page-(s.start+from)%page)
+			for head := range heads {
+				if unit == mine {
+					w.append(o, s, head, from, to)
+					mine = w.claim()
+				}
+				unit++
+			}
+			from = to
+		}
+	}
+}
+
+// eachBlock attends block by block of rows.
+func (w *worker) eachBlock(o *attendOp) {
+	heads, unit, mine := o.s.KVHeads, 0, w.claim()
+	for i := range o.b.spans {
+		s := o.spanOf(i)
+		for from := 0; from < s.n; from += o.block {
+			for head := range heads {
+				if unit == mine {
+					w.attendBlock(o, s, head, from, min(from+o.block, s.n))
+					mine = w.claim()
+				}
+				unit++
+			}
+		}
+	}
+}
+
+// pageOf returns the index of a page of a KV head.
+func (o *attendOp) pageOf(s span, head, p int) int {
+	return int(o.c.pages[s.slot*o.c.spec.SlotPages+p])*o.s.KVHeads + head
+}
+
+func (l *layer) keyPage(i int) []uint32 {
+	return unsafe.Slice((*uint32)(addBytes(l.base, i*l.keySize*2)), l.keySize/2)
+}
+
+func (l *layer) valuePage(i int) []uint16 {
+	return unsafe.Slice((*uint16)(addBytes(l.values, i*l.valueSize*2)), l.valueSize)
+}
+
+// append writes keys and values of rows [from, to) of a span.
+func (w *worker) append(o *attendOp, s span, head, from, to int) {
+	taken := w.taken
+	d := o.s.HeadDim
+	wide, key := w.f32(d), w.u16(d)
+	for i := from; i < to; i++ {
+		pos := s.start + i
+		in := o.proj.u16(s.row + i)
+		w.rotated(o, key, in[o.kCol+head*d:][:d], wide, &o.kNorm, pos)
+		at := o.pageOf(s, head, pos/page)
+		t := pos % page
+		keys := o.l.keyPage(at)
+		for k := 0; k < d; k += 2 {
+			keys[k*halfRows+t] = uint32(key[k]) | uint32(key[k+1])<<16
+		}
+		values := o.l.valuePage(at)
+		if o.l.odd[at] && (t == 0 || pos == o.s.FirstKey) {
+			clear(values)
+			o.l.odd[at] = false
+		}
+		if putValues(values, in[o.vCol+head*d:][:d], t) {
+			o.l.odd[at] = true
+		}
+	}
+	w.taken = taken
+}
+
+// putValues writes a row of values at key t of a page and reports whether one of
+// them is not finite.
+func putValues(values, v []uint16, t int) (odd bool) {
+	const inf = 0x7f80
+	for c := 0; c < len(v); c += panelRows {
+		part := v[c:min(c+panelRows, len(v))]
+		dst := values[c*page+t/2*2*panelRows+t&1:]
+		for i, x := range part {
+			dst[2*i] = x
+			odd = odd || x&inf == inf
+		}
+	}
+	return odd
+}
+
+// rotated norms a head, rotates it by its position and rounds it to BF16.
+func (w *worker) rotated(o *attendOp, dst, x []uint16, wide []float32, n *norm, pos int) {
+	if n.w == nil && o.rope == nil {
+		copy(dst, x)
+		return
+	}
+	w.set.FromBF16(wide, x)
+	if n.w != nil {
+		w.set.ScaleWeight(wide, wide, rsqrtMean(w.set.SumSquaresBF16(x), len(x), n.eps), n.w)
+	}
+	if o.rope != nil {
+		row := o.rope.values[pos*o.s.Rotary:][:o.s.Rotary]
+		w.set.RotateHalf(wide[:o.s.Rotary], row[:o.s.Rotary/2], row[o.s.Rotary/2:])
+	}
+	w.set.ToBF16(dst, wide)
+}

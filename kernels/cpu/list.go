@@ -1,0 +1,127 @@
+package cpu
+
+import "exacta.dev/exacta/kernels"
+
+// opKind says in which slice of a list an operation's arguments stand.
+type opKind uint8
+
+const (
+	opEmbed opKind = iota
+	opGather
+	opScatter
+	opCopy
+	opNorm
+	opMatMul
+	opAttend
+	opDelta
+	opStats
+	opTables
+	opSlot
+	opMove
+	opRun
+)
+
+// ref is one operation of a list.
+type ref struct {
+	kind opKind
+	solo bool // worker 0 alone runs it
+	i    int32
+}
+
+// list is a recorded sequence of operations. Arguments stand in one slice per
+// type; all are reused, so that recording allocates nothing once they have
+// grown.
+type list struct {
+	refs     []ref
+	rows     []rowOp
+	matmuls  []matmulOp
+	attends  []attendOp
+	deltas   []deltaOp
+	stats    []statsOp
+	tables   []tableOp
+	slots    []slotOp
+	moves    []moveOp
+	programs []*list
+	bytes    []byte  // sources of writes
+	ints     []int32 // page numbers
+	need     needs
+}
+
+func (l *list) reset() {
+	clear(l.moves) // the destinations of reads belong to callers
+	l.refs, l.rows, l.matmuls, l.attends = l.refs[:0], l.rows[:0], l.matmuls[:0], l.attends[:0]
+	l.deltas, l.stats, l.tables, l.slots = l.deltas[:0], l.stats[:0], l.tables[:0], l.slots[:0]
+	l.moves, l.programs, l.bytes, l.ints = l.moves[:0], l.programs[:0], l.bytes[:0], l.ints[:0]
+	l.need = needs{}
+}
+
+// walk runs a list as this worker. It returns false when the list was left.
+func (w *worker) walk(l *list) bool {
+	for i := range l.refs {
+		r := l.refs[i]
+		w.op++
+		if r.kind == opRun {
+			if !w.walk(l.programs[r.i]) {
+				return false
+			}
+			continue
+		}
+		if !r.solo || w.id == 0 {
+			w.begin()
+			w.solo = r.solo
+			if !w.do(l, r) {
+				return false
+			}
+		}
+		if w.id == 0 {
+			w.work.Ops++
+			if !r.solo {
+				w.work.Launches++
+			}
+		}
+		if r.solo && i+1 < len(l.refs) && l.refs[i+1].solo {
+			continue
+		}
+		if !w.sync() {
+			return false
+		}
+	}
+	return true
+}
+
+// do runs this worker's part of one operation.
+func (w *worker) do(l *list, r ref) bool {
+	switch r.kind {
+	case opEmbed:
+		w.embed(&l.rows[r.i])
+	case opGather:
+		w.gather(&l.rows[r.i])
+	case opScatter:
+		w.scatter(&l.rows[r.i])
+	case opCopy:
+		w.copyRows(&l.rows[r.i])
+	case opNorm:
+		w.norm(&l.rows[r.i])
+	case opMatMul:
+		return w.matmul(&l.matmuls[r.i])
+	case opAttend:
+		return w.attend(&l.attends[r.i])
+	case opDelta:
+		w.delta(&l.deltas[r.i])
+	case opStats:
+		return w.stats(&l.stats[r.i])
+	case opTables:
+		w.table(&l.tables[r.i])
+	case opSlot:
+		w.slot(&l.slots[r.i], l.ints)
+	case opMove:
+		w.move(&l.moves[r.i], l.bytes)
+	}
+	return true
+}
+
+// program is a captured list.
+type program struct {
+	key  kernels.GraphKey
+	list list
+}

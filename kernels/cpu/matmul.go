@@ -1,0 +1,311 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"exacta.dev/exacta/kernels"
+)
+
+const (
+	// narrowK is the longest K of one call of the primitive when there are few
+	// rows: 64 outputs of it are 256 KiB, about 10 us of reading.
+	narrowK = 2048
+	// wideK is that for many rows: a panel's block stays in the first-level
+	// cache while tile after tile of rows passes by.
+	wideK = 256
+	// wideBytes bounds the activations of a block of rows, and wideRows its
+	// accumulators, so that both stay in the second-level cache.
+	wideBytes = 1 << 20
+	wideRows  = 512
+	// groupCols is the number of outputs of one row that are finished together.
+	groupCols = 1024
+	// sharedNormRows is the number of rows from which the input norm is shared
+	// out; below, every worker norms all rows for itself and needs no barrier.
+	sharedNormRows = 16
+)
+
+// matmulOp is dst = epilogue(norm(x) Wᵀ).
+type matmulOp struct {
+	dst, x, res view
+	w           *weight
+	in          norm
+	act         kernels.Act
+	wide        bool // more rows than one tile
+	direct      bool // the primitive writes to dst itself
+	block       int  // rows of a block
+	k           int  // longest K of a call
+	group       int  // halves of a panel that are finished together
+}
+
+// MatMul records dst = epilogue(norm(x) Wᵀ).
+func (q *queue) MatMul(dst kernels.Buf, w kernels.Weight, x kernels.Buf, l kernels.Linear) {
+	const op = "matmul"
+	if q.off() {
+		return
+	}
+	o := matmulOp{dst: q.view(op, "dst", dst), x: q.typed(op, "x", x, kernels.BF16), w: q.weightOf(op, w, kernels.Matrix), act: l.Act}
+	if q.off() {
+		return
+	}
+	if !l.Residual.None() {
+		o.res = q.view(op, "residual", l.Residual)
+	}
+	o.in = q.normOf(op, l.In, o.x.cols)
+	if q.off() || !q.matmulFits(&o) {
+		return
+	}
+	if dst.ID == x.ID && overlap(dst, x) {
+		q.bad("matmul %s: dst and x overlap", o.w.name)
+		return
+	}
+	if o.dst.rows == 0 {
+		return
+	}
+	o.plan(q)
+	q.list.matmuls = append(q.list.matmuls, o)
+	q.push(opMatMul, false, len(q.list.matmuls)-1)
+}
+
+func overlap(a, b kernels.Buf) bool {
+	return a.Row < b.Row+b.Rows && b.Row < a.Row+a.Rows && a.Col < b.Col+b.Cols && b.Col < a.Col+a.Cols
+}
+
+func (q *queue) matmulFits(o *matmulOp) bool {
+	n := o.w.rows
+	if o.act == kernels.SwiGLU {
+		n /= 2
+	}
+	switch {
+	case o.act > kernels.SwiGLU:
+		q.bad("matmul %s: unknown activation %d", o.w.name, o.act)
+	case o.act == kernels.SwiGLU && !o.w.paired:
+		q.bad("matmul %s: SwiGLU needs a paired weight", o.w.name)
+	case o.x.cols != o.w.cols:
+		q.bad("matmul %s: x has %d columns, the weight [%d, %d]", o.w.name, o.x.cols, o.w.rows, o.w.cols)
+	case o.dst.cols != n || o.dst.kind == kernels.I32:
+		q.bad("matmul %s: dst is %s with %d columns, want bf16 or f32 with %d", o.w.name, o.dst.kind, o.dst.cols, n)
+	case o.dst.rows > o.x.rows:
+		q.bad("matmul %s: dst has %d rows, x %d", o.w.name, o.dst.rows, o.x.rows)
+	case !o.res.none() && (o.res.rows < o.dst.rows || o.res.cols != n || o.res.kind == kernels.I32):
+		q.bad("matmul %s: residual is %s [%d, %d], dst [%d, %d]", o.w.name, o.res.kind, o.res.rows, o.res.cols, o.dst.rows, n)
+	default:
+		return true
+	}
+	return false
+}
+
+// plan chooses the blocking. It changes speed and never bits.
+func (o *matmulOp) plan(q *queue) {
+	rows, set := o.dst.rows, q.b.set
+	o.block, o.k = rows, narrowK
+	o.group = max(1, groupCols/panelRows/rows) * 2
+	if rows > max(set.MaxM2, set.MaxM4) {
+		limit := min(wideRows, max(64, wideBytes/2/o.w.cols))
+		blocks := (rows + limit - 1) / limit
+		o.wide, o.k, o.group = true, wideK, 2
+		o.block = (rows + blocks - 1) / blocks
+	}
+	o.direct = o.dst.kind == kernels.F32 && o.act == kernels.Identity && o.res.none() && !o.w.paired
+	n := needs{}
+	acc := min(o.block, rows) * o.group * halfRows
+	normed := 0
+	if o.in.w != nil {
+		if rows >= sharedNormRows {
+			n.shared = rows * rowStride(kernels.BF16, o.w.cols)
+		} else {
+			normed = rows * o.w.cols
+		}
+	}
+	n.worker = scratchBytes([]int{acc, o.dst.cols}, []int{normed})
+	q.require(n)
+}
+
+func (w *worker) matmul(o *matmulOp) bool {
+	x, ok := w.normed(o)
+	if !ok {
+		return false
+	}
+	acc := w.f32(o.block * o.group * halfRows)
+	for r := 0; r < o.dst.rows; r += o.block {
+		n := min(o.block, o.dst.rows-r)
+		if o.w.paired {
+			w.pairedRows(o, x, r, n, acc)
+		} else {
+			w.plainRows(o, x, r, n, acc)
+		}
+	}
+	if w.id == 0 {
+		w.work.MatMulRows += uint64(o.dst.rows)
+	}
+	return true
+}
+
+// normed returns the rows that enter the product.
+func (w *worker) normed(o *matmulOp) (view, bool) {
+	rows := o.dst.rows
+	if o.in.w == nil {
+		return o.x, true
+	}
+	v := view{rows: rows, cols: o.w.cols, kind: kernels.BF16}
+	if rows < sharedNormRows {
+		v.stride = 2 * v.cols
+		v.p = unsafe.Pointer(unsafe.SliceData(w.u16(rows * v.cols)))
+		for r := range rows {
+			o.in.apply(w, v.u16(r), o.x.u16(r))
+		}
+		return v, true
+	}
+	v.stride = rowStride(kernels.BF16, v.cols)
+	v.p = unsafe.Pointer(unsafe.SliceData(w.shared))
+	lo, hi := w.share(rows)
+	for r := lo; r < hi; r++ {
+		o.in.apply(w, v.u16(r), o.x.u16(r))
+	}
+	return v, w.sync()
+}
+
+// plainRows computes this worker's outputs of rows [r, r+n).
+func (w *worker) plainRows(o *matmulOp, x view, r, n int, acc []float32) {
+	lo, hi := w.share((o.w.rows + halfRows - 1) / halfRows)
+	stride := o.group * halfRows
+	for u := lo; u < hi; {
+		end := min(hi, u/2*2+o.group)
+		c0, c1 := u*halfRows, min(end*halfRows, o.w.rows)
+		if o.direct && c1 == end*halfRows {
+			out := unsafe.Slice((*float32)(addBytes(o.dst.row(r), 4*c0)), (n-1)*o.dst.stride/4+c1-c0)
+			w.units(o, x, r, n, u, end, out, o.dst.stride/4)
+		} else {
+			w.units(o, x, r, n, u, end, acc, stride)
+			w.finish(o, r, n, c0, c1, acc, stride)
+		}
+		w.count(o, n, c1-c0, end-u)
+		u = end
+	}
+}
+
+// units computes the outputs of halves [u, end) into out.
+func (w *worker) units(o *matmulOp, x view, r, n, u, end int, out []float32, stride int) {
+	for v := u; v < end; {
+		at := out[(v-u)*halfRows:]
+		if v%2 == 0 && v+2 <= end {
+			w.tiles(o, x, r, n, v/2, -1, at, stride)
+			v += 2
+		} else {
+			w.tiles(o, x, r, n, v/2, v%2, at, stride)
+			v++
+		}
+	}
+}
+
+// pairedRows computes this worker's panels of gate and up.
+func (w *worker) pairedRows(o *matmulOp, x view, r, n int, acc []float32) {
+	lo, hi := w.share(o.w.panels)
+	stride := o.group * halfRows
+	half := o.w.rows / 2
+	for p := lo; p < hi; p++ {
+		w.tiles(o, x, r, n, p, -1, acc, stride)
+		c0, c1 := p*halfRows, min((p+1)*halfRows, half)
+		if o.act == kernels.SwiGLU {
+			for i := range n {
+				a := acc[i*stride:]
+				w.swiglu(o, r+i, c0, c1, a)
+			}
+		} else {
+			w.finish(o, r, n, c0, c1, acc, stride)
+			w.finish(o, r, n, half+c0, half+c1, acc[halfRows:], stride)
+		}
+		w.count(o, n, 2*(c1-c0), 2)
+	}
+}
+
+// tiles multiplies rows [r, r+n) by panel p, or by one half of it, in tiles of
+// rows and blocks of K.
+func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, stride int) {
+	set := w.set
+	if half < 0 && n > set.MaxM4 && n <= set.MaxM2 {
+		w.tiles(o, x, r, n, p, 0, out, stride)
+		w.tiles(o, x, r, n, p, 1, out[halfRows:], stride)
+		return
+	}
+	vecs, most := 4, set.MaxM4
+	panel := o.w.panel(p)
+	if half >= 0 {
+		vecs, most = 2, set.MaxM2
+		panel = addBytes(panel, half*halfRows*4)
+	}
+	count := (n + most - 1) / most
+	tile := (n + count - 1) / count
+	for k := 0; k < o.w.cols; k += o.k {
+		k2 := min(o.k, o.w.cols-k) / 2
+		from := (*uint16)(addBytes(panel, k*panelRows*2))
+		for i := 0; i < n; i += tile {
+			in := (*uint16)(addBytes(x.row(r+i), 2*k))
+			set.Gemm(&out[i*stride], stride, from, vecs, in, x.stride/2, min(tile, n-i), k2, k > 0)
+		}
+	}
+}
+
+// count adds to the evidence of the work done: real outputs, halves of panels
+// read.
+func (w *worker) count(o *matmulOp, rows, cols, halves int) {
+	w.work.MACs += uint64(rows) * uint64(cols) * uint64(o.w.cols)
+	w.work.WeightBytes += uint64(halves*halfRows) * uint64(o.w.cols) * 2
+}
+
+// finish applies activation and residual to columns [c0, c1) of rows [r, r+n)
+// and rounds them into dst.
+func (w *worker) finish(o *matmulOp, r, n, c0, c1 int, acc []float32, stride int) {
+	for i := range n {
+		a := acc[i*stride : i*stride+c1-c0]
+		switch o.act {
+		case kernels.SiLU:
+			w.set.SiLU(a, a)
+		case kernels.Sigmoid:
+			w.set.Sigmoid(a, a)
+		}
+		w.store(o, r+i, c0, c1, a)
+	}
+}
+
+// store adds the residual and rounds into columns [c0, c1) of row r of dst. The
+// scratch of the worker holds a widened residual where kinds differ.
+func (w *worker) store(o *matmulOp, r, c0, c1 int, a []float32) {
+	switch {
+	case o.res.none() && o.dst.kind == kernels.BF16:
+		w.set.ToBF16(o.dst.u16(r)[c0:c1], a)
+	case o.res.none():
+		copy(o.dst.f32(r)[c0:c1], a)
+	case o.res.kind == kernels.BF16 && o.dst.kind == kernels.BF16:
+		w.set.AddBF16(o.dst.u16(r)[c0:c1], o.res.u16(r)[c0:c1], a)
+	default:
+		taken := w.taken
+		if o.res.kind == kernels.F32 {
+			w.set.Add(a, o.res.f32(r)[c0:c1])
+		} else {
+			t := w.f32(c1 - c0)
+			w.set.FromBF16(t, o.res.u16(r)[c0:c1])
+			w.set.Add(a, t)
+		}
+		w.taken = taken
+		if o.dst.kind == kernels.BF16 {
+			w.set.ToBF16(o.dst.u16(r)[c0:c1], a)
+		} else {
+			copy(o.dst.f32(r)[c0:c1], a)
+		}
+	}
+}
+
+// swiglu finishes one row of a panel: gate in the first half of a, up in the
+// second.
+func (w *worker) swiglu(o *matmulOp, r, c0, c1 int, a []float32) {
+	g, u := a[:c1-c0], a[halfRows:halfRows+c1-c0]
+	if o.res.none() && o.dst.kind == kernels.BF16 {
+		w.set.SwiGLUBF16(o.dst.u16(r)[c0:c1], g, u)
+		return
+	}
+	w.set.SiLU(g, g)
+	for i, v := range u {
+		g[i] *= v
+	}
+	w.store(o, r, c0, c1, g)
+}

@@ -1,0 +1,213 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cpu/vec"
+)
+
+// run is a range of rows of one part that become consecutive lanes of a panel.
+type run struct {
+	part    int
+	from, n int // rows of the part
+	lane    int
+}
+
+// runs lists what panel p is made of.
+func runs(w *weight, t kernels.Tensor, p int, dst []run) []run {
+	dst = dst[:0]
+	if w.paired {
+		for i, part := range t.Parts {
+			from := p * halfRows
+			if n := min(halfRows, part.Rows-from); n > 0 {
+				dst = append(dst, run{part: i, from: from, n: n, lane: i * halfRows})
+			}
+		}
+		return dst
+	}
+	first, last := p*panelRows, min((p+1)*panelRows, w.rows)
+	base := 0
+	for i, part := range t.Parts {
+		from, to := max(first, base), min(last, base+part.Rows)
+		if from < to {
+			dst = append(dst, run{part: i, from: from - base, n: to - from, lane: from - first})
+		}
+		base += part.Rows
+	}
+	return dst
+}
+
+// packPanels reads the parts of t and fills the panels of w with threads
+// goroutines. The memory of w is zero, so the lanes beyond its rows stay zero.
+func packPanels(w *weight, t kernels.Tensor, threads int, set *vec.Set) error {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var first error
+	var wg sync.WaitGroup
+	for range min(threads, w.panels) {
+		wg.Go(func() {
+			pk := packer{w: w, t: t, set: set}
+			for {
+				p := int(next.Add(1)) - 1
+				if p >= w.panels {
+					return
+				}
+				if err := pk.panel(p); err != nil {
+					mu.Lock()
+					if first == nil {
+						first = err
+					}
+					mu.Unlock()
+					next.Store(int64(w.panels))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// packer has the buffers of one goroutine that packs.
+type packer struct {
+	w    *weight
+	t    kernels.Tensor
+	set  *vec.Set
+	raw  []byte
+	wide []float32
+	half []uint16
+	runs []run
+}
+
+func (pk *packer) panel(p int) error {
+	k := pk.w.cols
+	dst := unsafe.Slice((*uint32)(pk.w.panel(p)), panelRows*k/2)
+	pk.runs = runs(pk.w, pk.t, p, pk.runs)
+	for _, r := range pk.runs {
+		part := pk.t.Parts[r.part]
+		size := part.DType.Size()
+		raw, err := readRows(&pk.raw, pk.t.Name, part, r.from, r.n)
+		if err != nil {
+			return err
+		}
+		for i := range r.n {
+			row := raw[i*k*size : (i+1)*k*size]
+			if part.DType != kernels.DTypeBF16 {
+				row = pk.round(row, part.DType)
+			}
+			packRow(dst, row, r.lane+i)
+		}
+	}
+	return nil
+}
+
+// round converts a row to BF16, little-endian.
+func (pk *packer) round(row []byte, d kernels.DType) []byte {
+	k := pk.w.cols
+	if pk.wide == nil {
+		pk.wide, pk.half = make([]float32, k), make([]uint16, k)
+	}
+	widen(pk.wide, row, d)
+	pk.set.ToBF16(pk.half, pk.wide)
+	row = row[:2*k] // both kinds of element have at least two bytes
+	for i, h := range pk.half {
+		binary.LittleEndian.PutUint16(row[2*i:], h)
+	}
+	return row
+}
+
+// packRow puts one row's pairs into its lane: stride 64 pairs.
+func packRow(dst []uint32, row []byte, lane int) {
+	for i := 0; i+4 <= len(row); i += 4 {
+		dst[i/4*panelRows+lane] = binary.LittleEndian.Uint32(row[i:])
+	}
+}
+
+// readRows reads rows [from, from+n) of a part into *buf.
+func readRows(buf *[]byte, tensor string, p kernels.Source, from, n int) ([]byte, error) {
+	line := p.Cols * p.DType.Size()
+	if len(*buf) < n*line {
+		*buf = make([]byte, n*line)
+	}
+	b := (*buf)[:n*line]
+	got, err := p.Data.ReadAt(b, int64(from)*int64(line))
+	if got == len(b) {
+		return b, nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, fmt.Errorf("cpu: load %s: rows %d to %d of part %s: %w", tensor, from, from+n-1, p.Name, err)
+}
+
+// readValues widens the parts of t into dst; Taps are transposed to [K][C].
+func readValues(dst []float32, t kernels.Tensor) error {
+	rows, cols := t.Shape()
+	var buf []byte
+	line := make([]float32, cols)
+	at := 0
+	for _, p := range t.Parts {
+		size := p.DType.Size()
+		step := max(1, (1<<16)/(cols*size))
+		for from := 0; from < p.Rows; from += step {
+			n := min(step, p.Rows-from)
+			raw, err := readRows(&buf, t.Name, p, from, n)
+			if err != nil {
+				return err
+			}
+			for i := range n {
+				row := raw[i*cols*size : (i+1)*cols*size]
+				if t.Use != kernels.Taps {
+					widen(dst[at*cols:(at+1)*cols], row, p.DType)
+				} else {
+					widen(line, row, p.DType)
+					for k, v := range line {
+						dst[k*rows+at] = v
+					}
+				}
+				at++
+			}
+		}
+	}
+	return nil
+}
+
+// widen converts little-endian file elements to float32.
+func widen(dst []float32, src []byte, d kernels.DType) {
+	switch d {
+	case kernels.DTypeF32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case kernels.DTypeF16:
+		for i := range dst {
+			dst[i] = half(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	default:
+		for i := range dst {
+			dst[i] = vec.F32(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	}
+}
+
+// half widens an IEEE half-precision number.
+func half(h uint16) float32 {
+	sign := uint32(h>>15) << 31
+	exp, frac := uint32(h>>10)&31, uint32(h)&1023
+	switch exp {
+	case 31:
+		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+	case 0:
+		f := float32(frac) * (1.0 / (1 << 24))
+		return math.Float32frombits(sign | math.Float32bits(f))
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}

@@ -1,0 +1,129 @@
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cpu/vec"
+)
+
+const (
+	panelRows = vec.PanelRows
+	halfRows  = panelRows / 2 // unit in which outputs are shared out
+)
+
+// weight is a parameter as it lies in memory.
+type weight struct {
+	name       string
+	use        kernels.Use
+	rows, cols int
+	paired     bool
+	mem        block
+
+	// Matrix: panels [panels][K/2][4][16][2].
+	panels int
+	packed unsafe.Pointer
+	// Vector, Table, Taps: rows of FP32; centered is 1 + x of a Vector.
+	values, centered []float32
+	// Taps, packed again for the heads of a Delta layer.
+	heads *headTaps
+}
+
+// panel returns the start of panel p.
+func (w *weight) panel(p int) unsafe.Pointer {
+	return unsafe.Add(w.packed, p*panelRows*w.cols*2)
+}
+
+// place returns where logical row r lies: its panel and its lane within it.
+func (w *weight) place(r int) (panel, lane int) {
+	if !w.paired {
+		return r / panelRows, r % panelRows
+	}
+	half := w.rows / 2
+	if r < half {
+		return r / halfRows, r % halfRows
+	}
+	return (r - half) / halfRows, halfRows + (r-half)%halfRows
+}
+
+// Load takes a parameter in: a Matrix packed into panels, the others widened to
+// FP32. The file is read through small buffers, several panels at once. The
+// error names the tensor and the part.
+func (b *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
+	if b.closed {
+		return kernels.Weight{}, errClosed
+	}
+	if err := t.Check(); err != nil {
+		return kernels.Weight{}, fmt.Errorf("cpu: %w", err)
+	}
+	w := &weight{name: t.Name, use: t.Use, paired: t.Paired}
+	w.rows, w.cols = t.Shape()
+	b.mem.open()
+	defer b.mem.shut()
+	var err error
+	if t.Use == kernels.Matrix {
+		err = b.loadMatrix(w, t)
+	} else {
+		err = b.loadValues(w, t)
+	}
+	if err != nil {
+		if w.mem.chunk != nil {
+			_ = b.mem.free(w.mem) // the load's error is the one to report
+		}
+		return kernels.Weight{}, err
+	}
+	b.weights = append(b.weights, w)
+	return kernels.Weight{ID: uint32(len(b.weights))}, nil
+}
+
+func (b *Backend) loadMatrix(w *weight, t kernels.Tensor) (err error) {
+	if w.cols%2 != 0 {
+		return fmt.Errorf("cpu: load %s: %d columns; a matrix must have an even number", t.Name, w.cols)
+	}
+	w.panels = (w.rows + panelRows - 1) / panelRows
+	if w.paired {
+		w.panels = (w.rows/2 + halfRows - 1) / halfRows
+	}
+	if w.mem, err = b.mem.alloc(kernels.Weights, w.panels*panelRows*w.cols*2); err != nil {
+		return fmt.Errorf("load %s: %w", t.Name, err)
+	}
+	w.packed = w.mem.ptr()
+	return packPanels(w, t, len(b.pool.workers), b.set)
+}
+
+func (b *Backend) loadValues(w *weight, t kernels.Tensor) (err error) {
+	n := w.rows * w.cols
+	copies := 1
+	if t.Use == kernels.Vector {
+		copies = 2
+	}
+	if w.mem, err = b.mem.alloc(kernels.Weights, copies*roundUp(4*n, lineBytes)); err != nil {
+		return fmt.Errorf("load %s: %w", t.Name, err)
+	}
+	w.values = unsafe.Slice((*float32)(w.mem.ptr()), n)
+	if err := readValues(w.values, t); err != nil {
+		return err
+	}
+	if t.Use == kernels.Vector {
+		w.centered = unsafe.Slice((*float32)(unsafe.Add(w.mem.ptr(), roundUp(4*n, lineBytes))), n)
+		for i, v := range w.values {
+			w.centered[i] = 1 + v
+		}
+	}
+	return nil
+}
+
+// weightOf resolves a handle for an operation.
+func (q *queue) weightOf(op string, h kernels.Weight, use kernels.Use) *weight {
+	if h.ID == 0 || int(h.ID) > len(q.b.weights) {
+		q.bad("%s: there is no weight %d", op, h.ID)
+		return nil
+	}
+	w := q.b.weights[h.ID-1]
+	if w.use != use {
+		q.bad("%s: weight %s was loaded for another use", op, w.name)
+		return nil
+	}
+	return w
+}
