@@ -108,18 +108,20 @@ func (a *addedSet) split(s string, token func(*AddedToken), text func(string)) {
 		if t.SingleWord && (endsInWord(s[:start]) || beginsWithWord(s[end:])) {
 			continue
 		}
+		// White space that the token before took is taken, and not looked at
+		// again.
+		start, end = max(start, done), max(end, done)
 		if t.LStrip {
-			start = spaceBefore(s, start)
+			start = spaceBefore(s, done, start)
 		}
 		if t.RStrip {
-			end += run(s[end:], 0, space)
+			end = run(s, end, space)
 		}
-		start = max(start, done) // white space that the last token took is taken
 		if done < start {
 			text(s[done:start])
 		}
 		token(t)
-		done = max(end, done)
+		done = end
 	}
 	if done < len(s) {
 		text(s[done:])
@@ -139,10 +141,11 @@ func beginsWithWord(s string) bool {
 	return c&word != 0
 }
 
-// spaceBefore gives the start of the white space that ends at s[:end].
-func spaceBefore(s string, end int) int {
-	for end > 0 {
-		r, w := utf8.DecodeLastRuneInString(s[:end])
+// spaceBefore gives the start of the white space in s[low:end] that ends at
+// end.
+func spaceBefore(s string, low, end int) int {
+	for end > low {
+		r, w := utf8.DecodeLastRuneInString(s[low:end])
 		if classOf(r)&space == 0 {
 			break
 		}

@@ -1,22 +1,55 @@
 package tokenizer
 
+import (
+	"math/bits"
+	"math/rand/v2"
+)
+
 // bpe holds the merges: a pair of neighbouring ids, left<<32|right, gives its
 // rank (the lowest is merged first) and the id that replaces it, rank<<32|id.
+// It is an open hash table with linear probing, at most half full; its
+// multiplier is random, so that no file can be made to fill one run of slots.
 type bpe struct {
-	merges map[uint64]uint64
+	slots []mergeSlot
+	shift uint
+	mult  uint64
 }
+
+// mergeSlot is one pair; merge is noMerge in an empty slot.
+type mergeSlot struct{ pair, merge uint64 }
 
 // noMerge is the entry of a pair that does not merge; it is above all ranks.
 const noMerge = ^uint64(0)
 
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
 
-func (m *bpe) lookup(a, b int32) uint64 {
-	if v, ok := m.merges[pairKey(a, b)]; ok {
-		return v
+// newBPE makes an empty table for n merges.
+func newBPE(n int) bpe {
+	bits := bits.Len(uint(2*n + 1))
+	m := bpe{slots: make([]mergeSlot, 1<<bits), shift: uint(64 - bits), mult: rand.Uint64() | 1}
+	for i := range m.slots {
+		m.slots[i].merge = noMerge
 	}
-	return noMerge
+	return m
 }
+
+// add enters a merge; a pair that is there already takes the new one, as in
+// the reference.
+func (m *bpe) add(pair, merge uint64) {
+	at := m.find(pair)
+	m.slots[at] = mergeSlot{pair, merge}
+}
+
+// find gives the slot of a pair, or the empty one where it would go.
+func (m *bpe) find(pair uint64) int {
+	at := int(pair * m.mult >> m.shift)
+	for m.slots[at].merge != noMerge && m.slots[at].pair != pair {
+		at = (at + 1) & (len(m.slots) - 1)
+	}
+	return at
+}
+
+func (m *bpe) lookup(a, b int32) uint64 { return m.slots[m.find(pairKey(a, b))].merge }
 
 // shortWord is the number of symbols up to which scanning for the best pair is
 // faster than a heap.

@@ -93,16 +93,18 @@ func parseFile(text []byte) (*file, error) {
 }
 
 func parseModel(raw json.RawMessage) (*modelFile, error) {
-	if kind, err := typeOf(raw); err != nil {
-		return nil, err
-	} else if kind != "BPE" {
-		return nil, fmt.Errorf("type is %q; known is \"BPE\"", kind)
-	}
 	var m modelFile
 	if err := strict(raw, &m); err != nil {
-		return nil, err
+		// Other models have other keys: their type says more than the key.
+		if kind, typeErr := typeOf(raw); typeErr != nil || kind == "BPE" {
+			return nil, err
+		} else {
+			m.Type = kind
+		}
 	}
 	switch {
+	case m.Type != "BPE":
+		return nil, fmt.Errorf("type is %q; known is \"BPE\"", m.Type)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return nil, fmt.Errorf("dropout is %g; only null is supported", *m.Dropout)
 	case m.Prefix != nil && *m.Prefix != "":

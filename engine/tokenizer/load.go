@@ -128,7 +128,7 @@ func (t *Tokenizer) addMerges(m *modelFile) error {
 	if err != nil {
 		return err
 	}
-	t.model.merges = make(map[uint64]uint64, len(merges))
+	t.model = newBPE(len(merges))
 	for rank, pair := range merges {
 		var ids [3]int32
 		for i, spelling := range [...]string{pair[0], pair[1], pair[0] + pair[1]} {
@@ -138,7 +138,7 @@ func (t *Tokenizer) addMerges(m *modelFile) error {
 			}
 			ids[i] = id
 		}
-		t.model.merges[pairKey(ids[0], ids[1])] = uint64(rank)<<32 | uint64(uint32(ids[2]))
+		t.model.add(pairKey(ids[0], ids[1]), uint64(rank)<<32|uint64(uint32(ids[2])))
 	}
 	return nil
 }

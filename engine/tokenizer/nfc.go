@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -13,28 +12,69 @@ import (
 // reference does not.
 const maxNonStarters = 30
 
+// maxDecomposed is the most code points that one decomposes to.
+const maxDecomposed = 4
+
 // nfc normalises text to composed form as the reference does: without the
 // stream-safe format, and with the marks of its version of Unicode, which is
 // older than ours. Marks that are newer stay where they are and nothing moves
 // across them. Bytes that are no valid UTF-8 stay as they are.
 func nfc(s string) string {
-	if norm.NFC.QuickSpanString(s) == len(s) && !longMarks(s) {
+	n := norm.NFC.QuickSpanString(s)
+	if n == len(s) {
 		return s
 	}
-	var out strings.Builder
+	out := make([]byte, 0, len(s)+16)
+	for {
+		n = boundary(s, n)
+		out = append(out, s[:n]...)
+		s = s[n:]
+		n = segment(s)
+		out = appendSegment(out, s[:n])
+		s = s[n:]
+		if n = norm.NFC.QuickSpanString(s); n == len(s) {
+			return string(append(out, s...))
+		}
+	}
+}
+
+// boundary moves n back to where a cluster begins: nothing before it interacts
+// with anything from it on.
+func boundary(s string, n int) int {
+	for n > 0 && !beginsCluster(s[n:]) {
+		_, w := utf8.DecodeLastRuneInString(s[:n])
+		n -= w
+	}
+	return n
+}
+
+func beginsCluster(s string) bool {
+	p := norm.NFC.PropertiesString(s)
+	return p.Size() == 0 || p.BoundaryBefore()
+}
+
+// appendSegment normalises one segment, taking late code points as barriers.
+func appendSegment(dst []byte, s string) []byte {
 	from := 0
 	for i, r := range s {
 		if r >= lateRanges[0][0] && isLate(r) {
-			out.WriteString(nfcKnown(s[from:i]))
+			dst = appendKnown(dst, s[from:i])
 			from = i + utf8.RuneLen(r)
-			out.WriteString(s[i:from])
+			dst = append(dst, s[i:from]...)
 		}
 	}
-	if from == 0 {
-		return nfcKnown(s)
+	return appendKnown(dst, s[from:])
+}
+
+// appendKnown normalises a part of a segment without late code points.
+func appendKnown(dst []byte, s string) []byte {
+	switch {
+	case s == "":
+		return dst
+	case utf8.RuneCountInString(s) <= maxNonStarters/maxDecomposed:
+		return append(dst, norm.NFC.String(s)...)
 	}
-	out.WriteString(nfcKnown(s[from:]))
-	return out.String()
+	return append(dst, compose(decompose(s))...)
 }
 
 func isLate(r rune) bool {
@@ -50,60 +90,13 @@ func isLate(r rune) bool {
 	return found
 }
 
-// nfcKnown is nfc for text without late code points.
-func nfcKnown(s string) string {
-	if !longMarks(s) {
-		return norm.NFC.String(s)
-	}
-	var out strings.Builder
-	for len(s) > 0 {
-		n := segment(s)
-		if part := s[:n]; longMarks(part) {
-			out.WriteString(compose(decompose(part)))
-		} else {
-			out.WriteString(norm.NFC.String(part))
-		}
-		s = s[n:]
-	}
-	return out.String()
-}
-
-// longMarks reports whether s has a run of code points so long that norm.NFC
-// might break it. It counts decompositions generously: four marks at most come
-// out of one code point.
-func longMarks(s string) bool {
-	if len(s) <= maxNonStarters/4 {
-		return false
-	}
-	run := 0
-	for i := 0; i < len(s); {
-		if s[i] < utf8.RuneSelf {
-			run = 0
-			i++
-			continue
-		}
-		p := norm.NFC.PropertiesString(s[i:])
-		w := max(p.Size(), 1)
-		if p.CCC() == 0 && p.TrailCCC() == 0 && p.BoundaryBefore() {
-			run = 0
-		} else if run++; run > maxNonStarters/4 {
-			return true
-		}
-		i += w
-	}
-	return false
-}
-
 // segment gives the length of the longest prefix of s that does not interact
 // with what follows: up to the next code point that begins a new cluster.
 func segment(s string) int {
 	_, n := utf8.DecodeRuneInString(s)
-	for n < len(s) {
-		p := norm.NFC.PropertiesString(s[n:])
-		if p.Size() == 0 || p.BoundaryBefore() {
-			break
-		}
-		n += p.Size()
+	for n < len(s) && !beginsCluster(s[n:]) {
+		_, w := utf8.DecodeRuneInString(s[n:])
+		n += w
 	}
 	return n
 }

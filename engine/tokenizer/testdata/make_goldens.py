@@ -3,14 +3,12 @@
 implementation (the Python package `tokenizers`, which wraps the Rust library) for ids and texts.
 
     pip install tokenizers==0.23.2
-    python make_goldens.py            # rewrites the files beside it
-    python make_goldens.py --extra N  # writes N more random strings per design to /tmp, for a one-off comparison
+    python make_goldens.py
 
 Everything follows from the seeds below. Written: DESIGN.json (the tokenizer), strings.json.gz (texts common to all),
 DESIGN.golden.json.gz (what the reference gave).
 """
 
-import argparse
 import gzip
 import hashlib
 import json
@@ -229,17 +227,6 @@ def write_gz(path, value):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--extra", type=int, default=0)
-    args = parser.parse_args()
-    if args.extra:
-        strings = fuzz(random.Random(SEED + args.extra), args.extra)
-        write_gz(pathlib.Path("/tmp/extra.strings.json.gz"), strings)
-        for name in DESIGNS:
-            tok = Tokenizer.from_file(str(HERE / f"{name}.json"))
-            ids = [e.ids for e in tok.encode_batch_fast(strings, add_special_tokens=True)]
-            write_gz(pathlib.Path(f"/tmp/extra.{name}.json.gz"), ids)
-        return
     strings = TRICKY + fuzz(random.Random(SEED + 1), 2500)
     write_gz(HERE / "strings.json.gz", strings)
     for name in DESIGNS:
