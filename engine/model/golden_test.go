@@ -107,8 +107,8 @@ func (r *runner) read(b kernels.Buf) []float32 {
 }
 
 type golden struct {
-	ids         []int32
-	logits, mtp []float32
+	ids               []int32
+	logits, mtp, bf16 []float32
 }
 
 func readGolden(t *testing.T, dir string) golden {
@@ -122,6 +122,8 @@ func readGolden(t *testing.T, dir string) golden {
 		switch x.Name {
 		case "logits":
 			g.logits, err = x.Float32s()
+		case "logits_bf16":
+			g.bf16, err = x.Float32s()
 		case "mtp_logits":
 			g.mtp, err = x.Float32s()
 		case "ids":

@@ -3,7 +3,8 @@
 For each family a tiny random model (weights rounded to BF16, so that every
 backend reads the same numbers) is run by Hugging Face transformers in float32
 on the CPU over one sequence that crosses two windows of 64; the ids and all
-logits rows are stored beside the checkpoint. transformers has no MTP module for
+logits rows are stored beside the checkpoint, and, as the measure of what BF16
+costs, those of transformers' own BF16 run. transformers has no MTP module for
 Qwen3.5, so that golden is the module's equations around transformers' own
 decoder layer: pair (final hidden p, token p+1) -> logits two tokens on.
 
@@ -119,6 +120,8 @@ def store(name, model, seed, mtp=False):
             extra, run = mtp_module(model.config, seed + 2)
             golden["mtp_logits"] = run(hidden[:, :-1], ids[:, 1:], model.model.embed_tokens, model.lm_head)[0].contiguous()
             tensors.update(extra)
+        tensors = {k: v.clone() for k, v in tensors.items()}
+        golden["logits_bf16"] = model.to(torch.bfloat16)(input_ids=ids).logits[0].float().contiguous()
     if model.config.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
     golden["ids"] = ids[0].to(torch.int32)
