@@ -67,7 +67,7 @@ func (e *Engine) Run(stop func() bool) error {
 func (e *Engine) runStep() (bool, error) {
 	plan := e.core.Plan()
 	if len(plan.Items) == 0 {
-		return false, nil
+		return false, e.core.Commit(nil)
 	}
 	begin := e.cfg.Now()
 	if err := e.prepare(&plan); err != nil {
