@@ -1,0 +1,297 @@
+package metamorphic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cpu"
+	"exacta.dev/exacta/kernels/fakedev"
+	"exacta.dev/exacta/verify"
+)
+
+// Coverage counts the situations that a suite has met.
+type Coverage struct {
+	Programs, Sequences, Tokens int
+	Verifications, Rejections   int
+	BorderRejections            int // a verification crossed a window border and was cut before or behind it
+	BorderCommits               int // a verification crossed a window border and kept it
+	WindowPreemptions           int // a sequence was preempted inside a window
+	SplitCrossings              int // a span crossed an attention split border
+	PrefixHits                  int
+	AcceptedAll                 int
+	Sampled                     int
+}
+
+// Missing names the situations that were never met, of those that the claim
+// rests on.
+func (c Coverage) Missing() []string {
+	var m []string
+	for name, n := range map[string]int{
+		"verifications that cross a window border with a rejection": c.BorderRejections,
+		"verifications that commit a window border":                 c.BorderCommits,
+		"preemptions inside a window":                               c.WindowPreemptions,
+		"spans across an attention split border":                    c.SplitCrossings,
+		"prefix-cache hits":                                         c.PrefixHits,
+		"drafts accepted whole":                                     c.AcceptedAll,
+		"sampled sequences":                                         c.Sampled,
+	} {
+		if n == 0 {
+			m = append(m, name)
+		}
+	}
+	slices.Sort(m)
+	return m
+}
+
+// trace is what a sequence produced: a token and the hash of its logits row for
+// each output position.
+type trace struct {
+	tokens []int32
+	hashes []uint64
+}
+
+// Suite runs programs over one model.
+type Suite struct {
+	Source      model.Source
+	KernelSets  []string
+	Coverage    Coverage
+	loaded      map[string]*model.Model // by backend options
+	referencing *model.Model
+}
+
+// NewSuite makes a suite over a model source.
+func NewSuite(src model.Source, kernelSets []string) *Suite {
+	return &Suite{Source: src, KernelSets: kernelSets, loaded: map[string]*model.Model{}}
+}
+
+// Close frees the loaded models.
+func (s *Suite) Close() error {
+	for _, m := range s.loaded {
+		if err := m.Backend().Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// model returns the model on the backend that the options ask for.
+func (s *Suite) model(o Options) (*model.Model, error) {
+	key := fmt.Sprint(o.Kernels, o.Threads, o.FakeDevice)
+	if m := s.loaded[key]; m != nil {
+		return m, nil
+	}
+	inner, err := cpu.New(cpu.Options{Threads: o.Threads, Kernels: o.Kernels})
+	if err != nil {
+		return nil, err
+	}
+	var be kernels.Backend = inner
+	if o.FakeDevice {
+		be = fakedev.New(inner)
+	}
+	m, err := model.Load(be, s.Source, model.Options{MaxTokens: MaxTokens, MTP: true})
+	if err != nil {
+		return nil, err
+	}
+	s.loaded[key] = m
+	return m, nil
+}
+
+// Run runs a program and compares it with its references. The error describes
+// the first difference.
+func (s *Suite) Run(p Program) error {
+	refs := make([]trace, len(p.Requests))
+	for i := range p.Requests {
+		var err error
+		if refs[i], err = s.reference(p.Requests[i]); err != nil {
+			return fmt.Errorf("reference of request %d: %w", i, err)
+		}
+	}
+	got, err := s.execute(p, refs)
+	if err != nil {
+		return err
+	}
+	for i := range refs {
+		if err := compare(refs[i], got[i]); err != nil {
+			return fmt.Errorf("request %d: %w", i, err)
+		}
+	}
+	s.Coverage.Programs++
+	return nil
+}
+
+func compare(want, got trace) error {
+	for i := range min(len(want.tokens), len(got.tokens)) {
+		if want.hashes[i] != got.hashes[i] {
+			return fmt.Errorf("logits of output %d differ: hash %016x, plain %016x (token %d, plain %d)", i, got.hashes[i], want.hashes[i], got.tokens[i], want.tokens[i])
+		}
+		if want.tokens[i] != got.tokens[i] {
+			return fmt.Errorf("output %d is token %d, plain %d", i, got.tokens[i], want.tokens[i])
+		}
+	}
+	if len(want.tokens) != len(got.tokens) {
+		return fmt.Errorf("%d tokens, plain %d", len(got.tokens), len(want.tokens))
+	}
+	return nil
+}
+
+// reference decodes a request alone and plainly.
+func (s *Suite) reference(r Request) (trace, error) {
+	m, err := s.model(Options{Kernels: s.KernelSets[0], Threads: 1})
+	if err != nil {
+		return trace{}, err
+	}
+	r.Drafter, r.K, r.Arrive = "", 0, 0
+	out, err := drive(m, engine.Config{MaxSequences: 1, MaxTokens: MaxTokens}, nil, []Request{r}, nil)
+	if err != nil {
+		return trace{}, err
+	}
+	return out[0], nil
+}
+
+// execute runs the program's requests together under its options.
+func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
+	m, err := s.model(p.Options)
+	if err != nil {
+		return nil, err
+	}
+	o := &oracle{rand: rand.New(rand.NewPCG(p.Seed, 1)), vocab: m.Config.VocabSize, output: map[string][]int32{}}
+	for i, ref := range refs {
+		o.output[requestID(i)] = ref.tokens
+	}
+	drafters := map[string]engine.Drafter{"oracle": o}
+	for _, name := range []string{"ngram", "mtp"} {
+		st, err := draft.New(name)
+		if err != nil {
+			return nil, err
+		}
+		if drafters[name], err = st.Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: m.Config.VocabSize}); err != nil {
+			return nil, err
+		}
+	}
+	cfg := engine.Config{
+		MaxTokens: MaxTokens, MaxSequences: p.Options.MaxSequences, BatchTokens: p.Options.BatchTokens,
+		Chunk: p.Options.Chunk, PrefixCache: p.Options.PrefixCache, Snapshots: 6,
+	}
+	if p.Options.TightPages {
+		cfg.Pages = (MaxTokens+10)/kernels.PageTokens + 1 // exactly one longest sequence
+	}
+	return drive(m, cfg, drafters, p.Requests, &s.Coverage)
+}
+
+func requestID(i int) string { return fmt.Sprintf("r%d", i) }
+
+// drive runs requests through an engine, each submitted at its step.
+func drive(m *model.Model, cfg engine.Config, drafters map[string]engine.Drafter, reqs []Request, cov *Coverage) ([]trace, error) {
+	rule, err := verify.New("greedy")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]trace, len(reqs))
+	preempted := make([]int32, len(reqs))
+	positions := make([]int, len(reqs))
+	index := map[string]int{}
+	recorder := engine.RecorderFunc(func(r *engine.Record) error {
+		i := index[r.Request]
+		out[i].tokens = append(out[i].tokens, r.EmittedIDs...)
+		out[i].hashes = append(out[i].hashes, r.Hashes[:len(r.EmittedIDs)]...)
+		cov.observe(r, &preempted[i], &positions[i])
+		return nil
+	})
+	e, err := engine.New(m, cfg, drafters, rule, recorder, engine.Listener{})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	seqs := make([]*engine.Sequence, len(reqs))
+	for step, left := 0, len(reqs); ; step++ {
+		for i, r := range reqs {
+			if seqs[i] == nil && r.Arrive <= step {
+				index[requestID(i)] = i
+				if seqs[i], err = submit(e, requestID(i), r); err != nil {
+					return nil, err
+				}
+				left--
+			}
+		}
+		more, err := e.Step()
+		if err != nil {
+			return nil, err
+		}
+		if !more && left == 0 {
+			break
+		}
+	}
+	for i, s := range seqs {
+		if s.Finish() != engine.FinishLength {
+			return nil, fmt.Errorf("request %d ended with %q: %w", i, s.Finish(), s.Err())
+		}
+		if !slices.Equal(s.Output(), out[i].tokens) {
+			return nil, fmt.Errorf("request %d: the records hold %v, the sequence %v", i, out[i].tokens, s.Output())
+		}
+	}
+	return out, nil
+}
+
+func submit(e *engine.Engine, id string, r Request) (*engine.Sequence, error) {
+	rule, err := verify.New(r.Rule)
+	if err != nil {
+		return nil, err
+	}
+	return e.Submit(engine.Request{
+		ID: id, Prompt: r.Prompt, MaxNew: r.MaxNew, Params: r.Params, Drafter: r.Drafter, K: r.K, Rule: rule, IgnoreStop: true,
+	})
+}
+
+// observe counts what a record shows. preempted and position are the
+// sequence's last known ones.
+func (c *Coverage) observe(r *engine.Record, preempted *int32, position *int) {
+	if c == nil {
+		return
+	}
+	c.Tokens += len(r.EmittedIDs)
+	if r.SeqStep == 0 {
+		c.Sequences++
+		if r.Rule == "coupled" {
+			c.Sampled++
+		}
+	}
+	if r.Cached > 0 && int(r.Position) == int(r.Cached) {
+		c.PrefixHits++
+	}
+	if r.Preemptions > *preempted && *position%kernels.WindowTokens != 0 {
+		c.WindowPreemptions++
+	}
+	*preempted = r.Preemptions
+	end := int(r.Position) + int(r.Rows)
+	if int(r.Position)/kernels.SplitTokens != (end-1)/kernels.SplitTokens {
+		c.SplitCrossings++
+	}
+	kept := int(r.Rows)
+	if r.Phase == engine.Decode {
+		kept = int(r.Accepted.Length())
+	}
+	*position = int(r.Position) + kept
+	if r.KExecuted == 0 {
+		return
+	}
+	c.Verifications++
+	rejected := int(r.Accepted) < int(r.KExecuted)
+	border := int(r.Position)/kernels.WindowTokens != (end-1)/kernels.WindowTokens
+	switch {
+	case rejected:
+		c.Rejections++
+		if border {
+			c.BorderRejections++
+		}
+	default:
+		c.AcceptedAll++
+	}
+	if border && *position/kernels.WindowTokens != int(r.Position)/kernels.WindowTokens {
+		c.BorderCommits++
+	}
+}
