@@ -197,10 +197,16 @@ func (e *Engine) sequence(req Request) (*Sequence, error) {
 	if err := req.Params.Validate(); err != nil {
 		return nil, err
 	}
-	seq := &Sequence{id: e.nextID, req: req, slot: -1, tokens: slices.Clone(req.Prompt), rule: req.Rule}
-	if seq.rule == nil {
-		seq.rule = e.rule
+	rule := req.Rule
+	if rule == nil {
+		rule = e.rule
 	}
+	if l, ok := rule.(limited); ok {
+		if err := l.Serves(req.Params); err != nil {
+			return nil, err
+		}
+	}
+	seq := &Sequence{id: e.nextID, req: req, slot: -1, tokens: slices.Clone(req.Prompt), rule: rule}
 	if req.Drafter != "" {
 		i := slices.IndexFunc(e.drafters, func(d *drafterEntry) bool { return d.name == req.Drafter })
 		if i < 0 {
@@ -210,6 +216,11 @@ func (e *Engine) sequence(req Request) (*Sequence, error) {
 	}
 	seq.sampler = sample.New(req.Params, req.Prompt)
 	return seq, nil
+}
+
+// limited is a rule that can't serve every request; its error says which can.
+type limited interface {
+	Serves(p sample.Params) error
 }
 
 // DrafterNames lists the engine's drafters.
@@ -242,6 +253,9 @@ func (e *Engine) end(seq *Sequence, why Finish, err error) {
 		e.listener.Finished(seq)
 	}
 }
+
+// CacheBytes returns the memory behind one page, one slot and one snapshot.
+func (e *Engine) CacheBytes() (page, slot, snapshot int64) { return e.caches.Bytes() }
 
 // Active returns the number of unfinished sequences.
 func (e *Engine) Active() int { return len(e.seqs) }

@@ -104,6 +104,20 @@ func (m *Model) StepParams() int64 {
 	return n
 }
 
+// PrefillMACs returns the multiply-adds of reading a prompt of n tokens from an
+// empty cache, with logits for its last row: the matrices, and the scores and
+// weighted sums of causal attention.
+func (m *Model) PrefillMACs(n int) float64 {
+	head := float64(m.Config.VocabSize) * float64(m.Config.HiddenSize)
+	macs := (float64(m.StepParams())-head)*float64(n) + head
+	for _, b := range m.blocks {
+		if b.attn != nil {
+			macs += float64(n) * float64(n+1) * float64(b.attn.QHeads*b.attn.HeadDim)
+		}
+	}
+	return macs
+}
+
 // Reserve allocates activations for passes of at most rows rows of which
 // logitRows want logits. A second call replaces the first.
 func (m *Model) Reserve(rows, logitRows int) error {
