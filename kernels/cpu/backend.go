@@ -33,8 +33,8 @@ type Backend struct {
 		shared  block
 		have    needs
 	}
-	retired kernels.Counters
-	closed  bool
+	freed  int // times that memory was given back; programs look at it
+	closed bool
 }
 
 var _ kernels.Backend = (*Backend)(nil)
@@ -104,6 +104,7 @@ func (b *Backend) Free(buf kernels.Buf) {
 	b.queue.flush()
 	x := &b.bufs[buf.ID-1]
 	x.live = false
+	b.freed++
 	b.mem.open()
 	defer b.mem.shut()
 	if err := b.mem.free(x.mem); err != nil {
@@ -117,7 +118,7 @@ func (b *Backend) Queue() kernels.Queue { return b.queue }
 // Work returns the counters of executed work, after running what is recorded.
 func (b *Backend) Work() kernels.Counters {
 	b.queue.flush()
-	total := b.retired
+	var total kernels.Counters
 	for _, w := range b.pool.workers {
 		c := &w.work
 		total.Ops += c.Ops

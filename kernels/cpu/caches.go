@@ -232,6 +232,7 @@ func (c *caches) Close() error {
 
 func (c *caches) release() error {
 	c.closed = true
+	c.b.freed++
 	var first error
 	free := func(b block) {
 		if b.chunk == nil {
@@ -255,6 +256,9 @@ func (q *queue) cachesOf(op string, id uint32) *caches {
 	if int(id) >= len(q.b.caches) || q.b.caches[id].closed {
 		q.bad("%s: there are no caches %d", op, id)
 		return nil
+	}
+	if q.capturing {
+		q.list.use(&q.list.caches, id)
 	}
 	return q.b.caches[id]
 }

@@ -88,7 +88,9 @@ func (q *queue) deltaWeights(o *deltaOp) bool {
 	case s.Gate != kernels.SiLU && s.Gate != kernels.Sigmoid:
 		q.bad("delta: the gate must be SiLU or Sigmoid")
 	default:
+		q.b.mem.open()
 		o.taps = taps.perHead(s, aLog)
+		q.b.mem.shut()
 		o.decay, o.bias = o.taps.decay, bias.values
 		return true
 	}

@@ -91,13 +91,13 @@ func (d *deltaHead) inputs(i int) {
 
 // conv convolves n channels from column col into d.qb.
 func (d *deltaHead) conv(taps []float32, col, n int) []uint16 {
-	var in [convTaps][]uint16
+	in := &d.w.cut // of the worker: a local would escape
 	for j, row := range d.w.in {
-		if row != nil {
+		if in[j] = nil; row != nil {
 			in[j] = row[col : col+n]
 		}
 	}
-	d.w.set.Conv4BF16(d.qb[:n], taps, &in)
+	d.w.set.Conv4BF16(d.qb[:n], taps, in)
 	return d.qb[:n]
 }
 

@@ -27,6 +27,7 @@ const (
 	testSlots = 4
 	testPages = 12 // of a slot
 	testDraft = 9
+	testScale = 0.1
 )
 
 func (l *layerCase) finish(spec kernels.LayerSpec, rows int) {
@@ -59,7 +60,7 @@ func newAttnCase(t testing.TB, threads int, set string, s attnShape, gated bool)
 	qn, _ := l.vector(21, s.dim, 0.5)
 	kn, _ := l.vector(22, s.dim, 0.5)
 	spec := &kernels.AttnSpec{
-		QHeads: s.heads, KVHeads: s.kv, HeadDim: s.dim, Scale: 0.3, Gated: gated, Rotary: s.rotary, FirstKey: s.first,
+		QHeads: s.heads, KVHeads: s.kv, HeadDim: s.dim, Scale: testScale, Gated: gated, Rotary: s.rotary, FirstKey: s.first,
 		QNorm: kernels.Norm{W: qn, Eps: 1e-6, Centered: true}, KNorm: kernels.Norm{W: kn, Eps: 1e-6, Centered: true},
 	}
 	if s.rotary > 0 {

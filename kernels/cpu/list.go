@@ -1,6 +1,10 @@
 package cpu
 
-import "exacta.dev/exacta/kernels"
+import (
+	"slices"
+
+	"exacta.dev/exacta/kernels"
+)
 
 // opKind says in which slice of a list an operation's arguments stand.
 type opKind uint8
@@ -45,6 +49,12 @@ type list struct {
 	bytes    []byte  // sources of writes
 	ints     []int32 // page numbers
 	need     needs
+
+	// Of a program: what its operations point at, and when it was last seen to
+	// be there (Backend.freed).
+	bufs    []uint32
+	caches  []uint32
+	checked int
 }
 
 func (l *list) reset() {
@@ -117,6 +127,32 @@ func (w *worker) do(l *list, r ref) bool {
 	case opMove:
 		w.move(&l.moves[r.i], l.bytes)
 	}
+	return true
+}
+
+// use notes that a program points at a buffer.
+func (l *list) use(ids *[]uint32, id uint32) {
+	if !slices.Contains(*ids, id) {
+		*ids = append(*ids, id)
+	}
+}
+
+// whole reports whether everything that a program points at is still there.
+func (l *list) whole(b *Backend) bool {
+	if l.checked == b.freed {
+		return true
+	}
+	for _, id := range l.bufs {
+		if !b.bufs[id-1].live {
+			return false
+		}
+	}
+	for _, id := range l.caches {
+		if b.caches[id].closed {
+			return false
+		}
+	}
+	l.checked = b.freed
 	return true
 }
 

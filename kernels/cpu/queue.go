@@ -131,6 +131,10 @@ func (q *queue) Run(p kernels.Program) {
 	if len(l.refs) == 0 {
 		return
 	}
+	if !l.whole(q.b) {
+		q.bad("run: %s uses memory that has been freed", q.programs[p.ID-1].key.Name)
+		return
+	}
 	q.require(l.need)
 	q.list.programs = append(q.list.programs, l)
 	q.push(opRun, false, len(q.list.programs)-1)
@@ -151,6 +155,9 @@ func (q *queue) view(op, name string, b kernels.Buf) view {
 		int(b.Row)+int(b.Rows) > x.rows || int(b.Col)+int(b.Cols) > x.cols {
 		q.bad("%s: %s is a %s view [%d+%d, %d+%d] of a %s buffer [%d, %d]", op, name, b.Kind, b.Row, b.Rows, b.Col, b.Cols, x.kind, x.rows, x.cols)
 		return view{}
+	}
+	if q.capturing {
+		q.list.use(&q.list.bufs, b.ID)
 	}
 	v := view{p: x.mem.ptr(), stride: x.stride, rows: int(b.Rows), cols: int(b.Cols), kind: b.Kind}
 	v.p = v.row(int(b.Row))

@@ -21,7 +21,8 @@ type worker struct {
 	taken  int
 	shared []byte // scratch that all workers see
 	work   kernels.Counters
-	in     [4][]uint16 // inputs of a convolution
+	in     [convTaps][]uint16 // inputs of a convolution: whole rows
+	cut    [convTaps][]uint16 // and their channels of one head
 
 	_      [64]byte
 	parked atomic.Uint32
