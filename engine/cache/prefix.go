@@ -73,6 +73,15 @@ func (p Path) Depth() int {
 	return p.node.depth
 }
 
+// Pages returns the pages on the path, in order.
+func (p Path) Pages() []int32 {
+	pages := make([]int32, p.Depth())
+	for n := p.node; n != nil && n.depth > 0; n = n.parent {
+		pages[n.depth-1] = n.page
+	}
+	return pages
+}
+
 // Lookup returns the longest usable hit for the tokens of a prompt within a
 // space. At least one token is left to compute, so the hit is shorter than the
 // prompt. Lookup changes nothing: a hit that is used must be taken by Take.
@@ -101,10 +110,7 @@ func (t *Prefix) Lookup(space string, tokens []int32) Hit {
 	hit.Length = best.depth * kernels.PageTokens
 	hit.Snapshot = int(best.snapshot)
 	hit.path.node = best
-	hit.Pages = make([]int32, best.depth)
-	for n := best; n.depth > 0; n = n.parent {
-		hit.Pages[n.depth-1] = n.page
-	}
+	hit.Pages = hit.path.Pages()
 	return hit
 }
 
@@ -133,6 +139,8 @@ func (t *Prefix) Extend(path Path, tokens []int32, page int32) (Path, int32) {
 	n := path.node
 	if n == nil {
 		n = t.root(path.space)
+	} else if invariants && (t.byPage[n.page] != n || t.pages.refs[n.page] == 0) {
+		panic(fmt.Sprintf("cache: path ends in page %d, which its sequence has let go", n.page))
 	}
 	hash := t.hash(tokens)
 	if c := n.child(hash, tokens); c != nil {

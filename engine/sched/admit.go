@@ -8,16 +8,12 @@ import (
 
 // admit makes a waiting sequence resident, with all the pages of its known
 // tokens: the first one in the policy's order, but sequences whose prefix is
-// pending are passed over, as many as there are slots. It returns nil if there is none, or no slot or not
-// enough pages for it: nobody overtakes one that lacks memory.
+// pending are passed over, as many as there are slots. It returns nil if there is none, or not enough pages
+// for it: nobody overtakes one that lacks memory. There must be a free slot.
 func (p *planner) admit() *sequence {
 	p.sortQueue()
 	for ; len(p.queue) > 0; p.queue = p.queue[1:] {
 		s := p.queue[0]
-		if len(p.slots) == 0 {
-			p.block(Block{ID: s.id, Why: NoSlot})
-			return nil
-		}
 		hit := cache.Hit{Snapshot: -1}
 		if p.prefix != nil {
 			hit = p.prefix.Lookup(s.space, s.known)
@@ -99,10 +95,10 @@ func (p *planner) need(s *sequence, hit cache.Hit) int {
 		}
 	}
 	if len(p.running) > 0 {
-		need += min(1, s.maxPages(p.cfg.Lookahead)-held)
+		need += s.growth(held, p.cfg.Lookahead)
 	}
 	for _, r := range p.running {
-		need += min(1, r.maxPages(p.cfg.Lookahead)-len(r.pages))
+		need += r.growth(len(r.pages), p.cfg.Lookahead)
 	}
 	return need
 }

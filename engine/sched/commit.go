@@ -38,6 +38,7 @@ func (c *Core) Commit(results []Result) error {
 		}
 	}
 	c.inFlight, c.items, c.planned = false, nil, c.planned[:0]
+	c.assert()
 	return nil
 }
 

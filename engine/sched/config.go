@@ -21,7 +21,9 @@ type Config struct {
 	MaxBatchTokens int
 	// Chunk bounds the prefill rows of one sequence in one step.
 	Chunk int
-	// MaxSpans bounds the spans of a step; 0 means Slots.
+	// MaxSpans bounds the spans of a step; 0 means Slots, as does more. A
+	// sequence is admitted when there is a span and a row for it, so at most
+	// min(Slots, MaxSpans, MaxBatchTokens) run.
 	MaxSpans int
 	// Lookahead is the number of positions after the rows of a span whose
 	// pages must be there too, because a device drafter writes to them.

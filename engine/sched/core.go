@@ -38,10 +38,12 @@ func New(cfg Config) (*Core, error) {
 	if cfg.MaxSpans == 0 {
 		cfg.MaxSpans = cfg.Slots
 	}
+	cfg.MaxSpans = min(cfg.MaxSpans, cfg.Slots)
 	policy, err := policyByName(cfg.Policy)
 	if err != nil {
 		return nil, err
 	}
+	cfg.Policy = policy.Name()
 	c := &Core{
 		cfg: cfg, policy: policy, pages: cache.NewPages(cfg.Pages),
 		byID: make(map[int64]*sequence),
@@ -102,6 +104,7 @@ func (c *Core) Submit(r Request) error {
 	c.arrivals++
 	c.byID[s.id] = s
 	c.waiting = append(c.waiting, s)
+	c.assert()
 	return nil
 }
 
@@ -118,6 +121,7 @@ func (c *Core) Cancel(id int64) bool {
 		return true
 	}
 	c.retire(s)
+	c.assert()
 	return true
 }
 

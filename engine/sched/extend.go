@@ -6,10 +6,11 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
-// Extend gives a running sequence pages for a length that it has not reached,
-// for a device loop that runs without a plan per step. It returns the operation
-// that writes the new entries of its page table (with no Pages if there are
-// none). Between Commit and Plan only.
+// Extend gives a running sequence pages for length positions, for a device loop
+// that runs many steps without a plan for each. It returns the operation that
+// brings the slot's page table up to date, with no Pages if it is. The pages
+// stay the sequence's until it ends. Extend belongs between Commit and Plan; it
+// never preempts, and fails when too few pages are unused.
 func (c *Core) Extend(id int64, length int) (Op, error) {
 	s := c.byID[id]
 	switch {
@@ -20,9 +21,8 @@ func (c *Core) Extend(id int64, length int) (Op, error) {
 	case length > c.cfg.SlotPages*kernels.PageTokens:
 		return Op{}, fmt.Errorf("sequence %d: length of %d tokens is %w of %d tokens", id, length, ErrTooLong, c.cfg.Context())
 	case !c.extend(s, length):
-		return Op{}, fmt.Errorf("sequence %d: no pages for a length of %d tokens", id, length)
+		return Op{}, fmt.Errorf("sequence %d: too few pages are unused for a length of %d tokens", id, length)
 	}
-	op := Op{Kind: SetPages, ID: s.id, Slot: s.slot, First: s.written, Pages: append([]int32(nil), s.pages[s.written:]...)}
-	s.written = len(s.pages)
-	return op, nil
+	c.assert()
+	return s.setPages(), nil
 }

@@ -116,10 +116,9 @@ type BlockedBy uint8
 
 // Reasons why a sequence waits.
 const (
-	// Open: none was turned away; the rest of the queue found the step's
-	// rows or spans used up.
+	// Open: none was turned away; the queue is empty, or found the slots, or
+	// the rows or spans of the step, used up.
 	Open          BlockedBy = iota
-	NoSlot                  // all slots are taken
 	NoPages                 // it needs more pages than are unused
 	PrefixPending           // its prefix is being computed by another sequence
 )
@@ -127,8 +126,6 @@ const (
 // String returns the reason as it is written in traces.
 func (b BlockedBy) String() string {
 	switch b {
-	case NoSlot:
-		return "no slot"
 	case NoPages:
 		return "no pages"
 	case PrefixPending:

@@ -19,13 +19,16 @@ var ErrDiffers = errors.New("plan differs from the trace")
 // so that a short text cannot ask for all memory.
 const maxTracePages = 1 << 20
 
+// maxTraceLine is the longest line of a trace, in bytes.
+const maxTraceLine = 1 << 26
+
 // Replay runs a trace that a Tracer wrote through a new core and compares its
 // plans with the trace's. It returns the number of plans that were equal. The
 // error names the line; it wraps ErrTrace if the text is not a trace (one cut
 // short is), and ErrDiffers at the first plan that is not equal.
 func Replay(r io.Reader) (plans int, err error) {
 	in := bufio.NewScanner(r)
-	in.Buffer(nil, 1<<28)
+	in.Buffer(nil, maxTraceLine)
 	p := replayer{}
 	for line := 1; in.Scan(); line++ {
 		text := in.Text()

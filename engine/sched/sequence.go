@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"slices"
+
 	"exacta.dev/exacta/engine/cache"
 	"exacta.dev/exacta/kernels"
 )
@@ -29,7 +31,6 @@ type sequence struct {
 	decoding bool
 	pages    []int32
 	written  int // entries of the slot's page table that are up to date
-	served   int64
 	cached   int // tokens of the prefix hit, until told in an item
 	restore  int // snapshot of the prefix hit, or -1
 
@@ -47,6 +48,22 @@ func pagesFor(n int) int { return (n + kernels.PageTokens - 1) / kernels.PageTok
 // maxPages returns the number of pages that the sequence can ever need: its
 // last token is never computed.
 func (s *sequence) maxPages(lookahead int) int { return pagesFor(s.maxLen - 1 + lookahead) }
+
+// growth returns 1 if the sequence, with held pages, may come to need one more,
+// else 0.
+func (s *sequence) growth(held, lookahead int) int {
+	if s.maxPages(lookahead) > held {
+		return 1
+	}
+	return 0
+}
+
+// setPages returns the operation that brings the slot's page table up to date.
+func (s *sequence) setPages() Op {
+	op := Op{Kind: SetPages, ID: s.id, Slot: s.slot, First: s.written, Pages: slices.Clone(s.pages[s.written:])}
+	s.written = len(s.pages)
+	return op
+}
 
 // chunk returns the prefill rows that the sequence may have in a step: up to
 // the known tokens' end, the chunk size, or the next border.

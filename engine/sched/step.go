@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"slices"
 
 	"exacta.dev/exacta/kernels"
@@ -11,7 +10,6 @@ import (
 type planner struct {
 	*Core
 	plan   Plan
-	rows   int         // rows that the step has left
 	queue  []*sequence // waiting sequences still to be looked at, in order
 	sorted bool        // the queue has been set
 	passed int         // sequences of the queue that were passed over
@@ -21,34 +19,26 @@ type planner struct {
 // planned: another call before that is a broken invariant of the caller, and
 // panics.
 //
-// Decoding sequences come first, each with its pending token and, as far as
-// the budget goes, drafts; then the chunks of sequences in prefill; then
+// All decoding sequences take part, each with its pending token and, as far as
+// the budget goes, drafts; then come the chunks of sequences in prefill, then
 // sequences that are admitted by this plan.
 func (c *Core) Plan() Plan {
 	if c.inFlight {
 		panic("sched: Plan before Commit of the step in flight")
 	}
-	p := planner{Core: c, plan: Plan{Step: c.step}, rows: c.cfg.MaxBatchTokens}
-	decode := p.grow(p.decoders())
-	prefill := p.prefillers()
-	p.rows -= len(decode)
+	p := planner{Core: c, plan: Plan{Step: c.step}}
+	decode := p.grow()
+	rows := c.cfg.MaxBatchTokens - len(decode)
 
-	// Drafts may take half of the rows, and what prefill leaves of the rest.
+	// Prefill may have the rows that drafts do not want, and half of them
+	// even if they do.
 	demand := 0
 	for _, s := range decode {
 		demand += s.wants()
 	}
-	room := max(p.rows-demand, p.rows-p.rows/2)
-	spans := c.cfg.MaxSpans - len(decode)
-	claims := 0
-	for i, s := range prefill {
-		if i == spans || claims >= room {
-			prefill = prefill[:i]
-			break
-		}
-		claims += s.chunk(c.cfg.Chunk)
-	}
-	for len(prefill) < spans && claims < room && len(p.plan.Preempted) == 0 {
+	room := max(rows-demand, rows-rows/2)
+	prefill, claims := p.prefillers(room)
+	for claims < room && len(p.plan.Preempted) == 0 && len(p.running) < c.cfg.MaxSpans {
 		s := p.admit()
 		if s == nil {
 			break
@@ -56,68 +46,51 @@ func (c *Core) Plan() Plan {
 		prefill = append(prefill, s)
 		claims += s.chunk(c.cfg.Chunk)
 	}
-	claims = min(claims, room)
+	room = min(room, claims)
 
-	for i, k := range p.drafts(decode, p.rows-claims) {
+	for i, k := range p.drafts(decode, rows-room) {
 		p.decode(decode[i], k)
 	}
 	for _, s := range prefill {
-		n := min(s.chunk(c.cfg.Chunk), claims)
+		n := min(s.chunk(c.cfg.Chunk), room)
 		p.prefill(s, n)
-		claims -= n
+		room -= n
 	}
 	return p.finish()
 }
 
-// decoders returns the sequences that decode in this step. When not all of
-// them fit, those go first that were left out longest, and prefill keeps a row
-// and a span.
-func (p *planner) decoders() []*sequence {
-	var all []*sequence
-	prefilling := false
+// prefillers returns the running sequences in prefill, in order of admission,
+// until their chunks claim room rows, and what they claim.
+func (p *planner) prefillers(room int) (list []*sequence, claims int) {
 	for _, s := range p.running {
-		if s.decoding {
-			all = append(all, s)
-		} else {
-			prefilling = true
+		if !s.decoding && claims < room {
+			list = append(list, s)
+			claims += s.chunk(p.cfg.Chunk)
 		}
 	}
-	limit := min(p.cfg.MaxSpans, p.cfg.MaxBatchTokens)
-	if prefilling && limit > 1 {
-		limit--
-	}
-	if len(all) <= limit {
-		return all
-	}
-	chosen := slices.Clone(all)
-	slices.SortStableFunc(chosen, func(a, b *sequence) int { return cmp.Compare(a.served, b.served) })
-	chosen = chosen[:limit]
-	return slices.DeleteFunc(all, func(s *sequence) bool { return !slices.Contains(chosen, s) })
+	return list, claims
 }
 
-func (p *planner) prefillers() []*sequence {
-	var out []*sequence
-	for _, s := range p.running {
+// grow returns the decoding sequences, in order of admission, and sees that each
+// has pages for its pending token. When none are left, the sequence that was
+// admitted last is preempted, until there are, or it was the sequence itself.
+// The oldest one is never preempted: alone, it fits.
+func (p *planner) grow() []*sequence {
+	var decode []*sequence
+	for _, s := range slices.Clone(p.running) {
 		if !s.decoding {
-			out = append(out, s)
+			continue
 		}
-	}
-	return out
-}
-
-// grow sees that each decoding sequence has pages for its pending token, in
-// order of admission. When none are left, the sequence that was admitted last
-// is preempted, until there are, or it was the sequence itself. The oldest one
-// is never preempted: alone, it fits.
-func (p *planner) grow(decode []*sequence) []*sequence {
-	for _, s := range decode {
 		for s.slot >= 0 && !p.extend(s, s.length+1+p.cfg.Lookahead) {
 			victim := p.victim()
 			p.preempt(victim)
 			p.plan.Preempted = append(p.plan.Preempted, victim.id)
 		}
+		if s.slot >= 0 {
+			decode = append(decode, s)
+		}
 	}
-	return slices.DeleteFunc(decode, func(s *sequence) bool { return s.slot < 0 })
+	return decode
 }
 
 // victim returns the sequence to preempt.
@@ -192,15 +165,12 @@ func (p *planner) writePages(s *sequence) {
 	if s.written == len(s.pages) {
 		return
 	}
-	p.plan.Before = append(p.plan.Before, Op{
-		Kind: SetPages, ID: s.id, Slot: s.slot, First: s.written, Pages: slices.Clone(s.pages[s.written:]),
-	})
-	s.written = len(s.pages)
+	p.plan.Before = append(p.plan.Before, s.setPages())
 }
 
 func (p *planner) add(s *sequence, it Item) {
 	it.ID, it.Slot, it.Start = s.id, s.slot, s.length
-	s.planned, s.served = true, p.step
+	s.planned = true
 	p.plan.Items = append(p.plan.Items, it)
 	p.planned = append(p.planned, s)
 }
@@ -211,5 +181,6 @@ func (p *planner) finish() Plan {
 	p.items = slices.Clone(p.plan.Items)
 	p.inFlight = true
 	p.step++
+	p.assert()
 	return p.plan
 }

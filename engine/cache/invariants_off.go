@@ -1,0 +1,6 @@
+//go:build !invariants
+
+package cache
+
+// invariants switches on costly checks.
+const invariants = false

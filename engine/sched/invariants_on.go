@@ -1,0 +1,6 @@
+//go:build invariants
+
+package sched
+
+// invariants switches on costly checks.
+const invariants = true
