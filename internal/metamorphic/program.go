@@ -59,6 +59,15 @@ func NewProgram(seed uint64, vocab int, kernelSets []string) Program {
 	for range 1 + r.IntN(min(16, 2*p.Options.MaxSequences)) {
 		p.Requests = append(p.Requests, newRequest(r, vocab, shared))
 	}
+	if p.Options.TightPages && p.Options.MaxSequences > 2 {
+		// Admission keeps a spare page for each; only long outputs of many
+		// sequences use more.
+		for i := range p.Requests {
+			if r.IntN(2) == 0 {
+				p.Requests[i].MaxNew = 80 + r.IntN(100)
+			}
+		}
+	}
 	if r.IntN(6) == 0 { // one long sequence that crosses an attention split
 		p.Requests[0].Prompt = tokens(r, vocab, pick(r, []int{500, 508, 511}))
 		p.Requests[0].MaxNew = 30
