@@ -3,10 +3,10 @@
     python train.py tokens  --shards DIR... --tokenizer FILE --out FILE.npy
     python train.py smoke   --tokens FILE.npy
     python train.py train   --tokens FILE.npy... --work DIR --seconds S --total T [--resume]
-    python train.py draft   --tokens FILE.npy... --work DIR --seconds S
+    python train.py draft   --tokens FILE.npy... --work DIR --draft-seconds S
 
 `train` follows a warmup, constant, linear-to-zero schedule over the total of T training seconds; the MTP chain joins after
-half of it, with gradient into the trunk. `draft` then trains the MTP head alone, half on source text and half on the trunk's
+half of it, with gradient into the trunk. `draft` (or `train` with --draft-seconds) then trains the MTP head alone, half on source text and half on the trunk's
 own continuations, towards the trunk's distributions.
 """
 
@@ -19,7 +19,6 @@ import os
 import sys
 import time
 
-os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -294,17 +293,19 @@ def held_rows(path, tokenizer, device):
     return torch.stack([flat[i * T:i * T + T + 6] for i in range(n)]), chars
 
 
-@torch.no_grad()
 def watch(tr, held, chars, rows, drafts):
-    """Bits per character on the held-out rows, and the drafts' conditional greedy agreement with the trunk along real text."""
+    """Bits per character on the held-out rows, and the drafts' conditional greedy agreement with the trunk along real text.
+
+    Runs with gradients on, so that the compiled pieces of the training serve here too.
+    """
     tot, hit = [], []
     for i in range(0, len(held) - rows + 1, rows):
         x = held[i:i + rows]
-        h = tr.trunk(x[:, :T])
+        h = tr.trunk(x[:, :T]).detach()
         tot.append(tr.ce(h, tr.m.model.embed_tokens.weight, x[:, 1:T + 1]).item())
         if drafts and i == 0:
             past, alive, hh = [], None, h
-            want = tr.m.head(h).argmax(-1)
+            want = tr.m.head(h).detach().argmax(-1)
             for j in range(4):
                 z, q, gate, k, v = tr.pre(x[:, 1 + j:T + 1 + j], hh, *tr.tables[j])
                 past.append((k, v))
@@ -397,6 +398,10 @@ def train(a):
         say(f"held-out {bpc:.4f} bits/char", hit, "epochs", rows.epoch, "tokens/s", int(a.rows * T * n / (done + spent)))
     with open(os.path.join(out, "log.jsonl"), "w") as f:
         f.writelines(json.dumps(r) + "\n" for r in log)
+    if a.draft_seconds:
+        runs.clear()
+        tr.zero()
+        draft(a, tr, rows)
 
 
 def plain(tr, steps, weight):
@@ -408,19 +413,18 @@ def plain(tr, steps, weight):
     return run
 
 
-def draft(a):
+def draft(a, tr=None, rows=None):
     """The MTP head alone, on real text and on the trunk's own continuations."""
     dev = a.device
-    tr = Trainer(a.rows, dev)
+    tr = tr or Trainer(a.rows, dev)
     s = torch.load(os.path.join(a.work, "ckpt.pt"), map_location=dev, weights_only=False)
     tr.restore(s)
     with torch.no_grad():
         for n, p in tr.m.named_parameters():
             if not n.endswith(("A_log", "dt_bias")):
                 p.copy_(p.bfloat16().float())
-    tr.m.model.requires_grad_(False)
     log, out = s["log"], os.environ.get("OUT", a.work)
-    rows = Rows(a.tokens, dev, SEED + 7)
+    rows = rows or Rows(a.tokens, dev, SEED + 7)
     tg = time.time()
     own = make_rollouts(tr, rows, a.rollouts, dev)
     say("rollouts", tuple(own.shape), f"{time.time() - tg:.1f} s")
@@ -428,13 +432,12 @@ def draft(a):
     if held is not None:
         say("before", watch(tr, held, chars, a.rows, True))
     gen = np.random.default_rng(SEED)
-    t0, n, total = time.time(), 0, a.seconds
+    t0, n, total = time.time(), 0, a.draft_seconds
     while time.time() - t0 < total:
         frac = (time.time() - t0) / total
         pick = torch.from_numpy(gen.integers(0, len(own), a.rows // 2)).to(dev)
         x = torch.cat([own[pick].long(), rows.next(a.rows - a.rows // 2)])
-        with torch.no_grad():
-            h = tr.trunk(x[:, :T])
+        h = tr.trunk(x[:, :T]).detach()
         losses = tr.chain(x, h, 4, teacher=h)
         (losses[0] + losses[1] + losses[2] + 0.7 * losses[3]).backward()
         sc = min(1.0, (n + 1) / 20) * min(1.0, (1 - frac) / 0.6)
@@ -442,8 +445,7 @@ def draft(a):
             g["lr"] = 2e-3 * sc
         tr.dadam.step()
         tr.dmuon.step(0.015 * sc)
-        for p in tr.m.mtp.parameters():
-            p.grad = None
+        tr.zero()
         n += 1
         if n == 1:
             t0 = time.time()
@@ -544,6 +546,7 @@ def main():
     ap.add_argument("--work", default="/root/work")
     ap.add_argument("--rows", type=int, default=64)
     ap.add_argument("--seconds", type=float, default=60)
+    ap.add_argument("--draft-seconds", type=float, default=0)
     ap.add_argument("--total", type=float, default=60)
     ap.add_argument("--join", type=float, default=0.5)
     ap.add_argument("--weight", type=float, default=0.2)
