@@ -106,7 +106,9 @@ func (w *worker) softmax(a *attention, r, k0, n int) {
 	clear(p[:lo])
 	set.ToBF16(p[lo:hi], x)
 	clear(p[hi:])
-	w.work.KVTokens += uint64(hi - lo)
+	if a.head == 0 && r%a.o.group == 0 {
+		w.work.KVTokens += uint64(hi - lo)
+	}
 }
 
 // addValues continues the weighted sums with keys [at, at+n) of the split, which

@@ -58,6 +58,10 @@ func New(opts Options) (*Backend, error) {
 	b.queue = &queue{b: b}
 	b.queue.list = &b.queue.main
 	b.scratch.workers = make([]block, threads)
+	if err := b.fit(needs{worker: firstScratch, shared: firstScratch}); err != nil {
+		_ = b.Close() // the allocation's error is the one to report
+		return nil, err
+	}
 	return b, nil
 }
 
@@ -156,6 +160,10 @@ func (b *Backend) Close() error {
 	return b.mem.close()
 }
 
+// firstScratch is the scratch memory of a worker, and that which all share, at
+// the start: enough for most models, so that what is held stays as it is.
+const firstScratch = 1 << 20
+
 // needs are the scratch bytes that a list asks for.
 type needs struct{ worker, shared int }
 
@@ -194,5 +202,5 @@ func (b *Backend) regrow(old block, size int) (block, error) {
 			return block{}, err
 		}
 	}
-	return b.mem.alloc(kernels.Activations, size+size/2)
+	return b.mem.alloc(kernels.Activations, size)
 }

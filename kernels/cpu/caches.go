@@ -210,7 +210,6 @@ func (c *caches) Len() kernels.Buf { return c.lens }
 
 // Bytes returns the memory behind one page, one slot and one snapshot.
 func (c *caches) Bytes() (pageBytes, slot, snapshot int64) {
-	slot = int64(c.spec.SlotPages+1) * 4
 	for _, l := range c.layers {
 		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)) * 2
 		slot += int64(l.slot)

@@ -15,7 +15,7 @@ const (
 	idleSpin = 50 * time.Microsecond
 	// barrierSpins is the number of polls at a barrier before a worker lets
 	// other goroutines, and then other threads, have the core.
-	barrierSpins = 4000
+	barrierSpins = 150
 )
 
 // pool is the fixed set of workers of a backend. Worker 0 is the goroutine that

@@ -113,6 +113,6 @@ func TestCounters(t *testing.T) {
 		Ops: 28, Launches: w.Launches, MatMulRows: 14,
 		MACs:        2 * hidden * (384 + 128 + 392 + 128 + 192 + 96 + 500),
 		WeightBytes: 2 * 2 * hidden * (384 + 128 + 416 + 128 + 192 + 96 + 512),
-		AttendRows:  2, KVTokens: 4 * (1 + 2), DeltaRows: 2, LogitRows: 2,
+		AttendRows:  2, KVTokens: 1 + 2, DeltaRows: 2, LogitRows: 2,
 	}, w)
 }

@@ -77,7 +77,8 @@ func (w *worker) stats(o *statsOp) bool {
 // reduce handles the segment x that starts at column c.
 func (w *worker) reduce(o *statsOp, x []float32, c int) segment {
 	s := segment{id1: -1, id2: -1}
-	if n := min(len(x), o.vocab-c); n > 0 {
+	n := min(len(x), max(0, o.vocab-c))
+	if n > 0 {
 		i1, i2, v1, v2, nans := w.set.Top2(x[:n])
 		s = segment{id1: int32(i1), id2: int32(i2), v1: v1, v2: v2, nans: int32(nans)}
 		if i1 >= 0 {
@@ -85,6 +86,11 @@ func (w *worker) reduce(o *statsOp, x []float32, c int) segment {
 		}
 		if i2 >= 0 {
 			s.id2 += int32(c)
+		}
+	}
+	for _, v := range x[n:] {
+		if v != v {
+			s.nans++
 		}
 	}
 	if o.hash {

@@ -158,7 +158,10 @@ func (w *worker) shift(o *tableOp) {
 			w.fail("cpu: shift: span %d of %d rows from row %d keeps %d", s, n, row, k)
 			return
 		}
-		b.seq.set(s, src.seq.at(s))
+		b.seq.set(s, -1)
+		if k > 0 {
+			b.seq.set(s, src.seq.at(s))
+		}
 		b.start.set(s, start+1)
 		b.length.set(s, k)
 		b.rowOff.set(s, row)
