@@ -38,8 +38,12 @@ func goGemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xSt
 	for r := range m {
 		xr := unsafe.Slice((*uint16)(unsafe.Add(unsafe.Pointer(x), 2*r*xStride)), 2*k2)
 		or := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(out), 4*r*outStride)), n)
-		if !load {
-			clear(or)
+		for i := range or {
+			if !load {
+				or[i] = 0
+			} else if k2 > 0 && math.Float32bits(or[i])&0x7f800000 == 0 {
+				or[i] = float32(math.Copysign(0, float64(or[i]))) // subnormal input
+			}
 		}
 		for k := range k2 {
 			x0, x1 := wide(xr[2*k]), wide(xr[2*k+1])

@@ -1,5 +1,7 @@
 package vec
 
+//go:generate go run ./internal/gen
+
 // PanelRows is the number of output rows in one panel of packed weights.
 const PanelRows = 64
 
