@@ -188,7 +188,7 @@ func (be *Backend) Close() error {
 	clear(be.bufs)
 	clear(be.weights)
 	clear(be.caches)
-	be.q.programs = map[uint32][]command{}
+	be.q.programs = map[uint32]program{}
 	if be.guard != nil {
 		if err := be.guard.Protect(false); err != nil {
 			return fmt.Errorf("open the device's memory: %w", err)

@@ -20,8 +20,8 @@
 //     Protect(on bool) error, as kernels/cpu has, its memory is inaccessible
 //     except while the device executes, so a host access through a kept pointer
 //     faults.
-//   - Captured programs are lists of operations that replay what was recorded,
-//     with the host's numbers of that time. Write, Read, Wait, Alloc, Load
+//   - Captured programs replay what was recorded, with the host's numbers of that
+//     time. Write, Read, Wait, Alloc, Load
 //     and recording past the capturing queue fail the capture.
 //   - Freed buffers are overwritten with [Freed] before the wrapped backend
 //     gets them back.

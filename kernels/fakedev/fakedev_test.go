@@ -139,7 +139,7 @@ func TestProgramWithAFreedBuffer(t *testing.T) {
 	require.NoError(t, be.Queue().Err())
 	be.Free(b)
 	be.Queue().Run(p)
-	require.ErrorContains(t, be.Queue().Err(), "copy: handle")
+	require.ErrorContains(t, be.Queue().Err(), "run: copy: handle")
 }
 
 func TestMemoryIsClosedBetweenRuns(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 
 // command is a recorded operation, ready for the wrapped queue.
 type command struct {
-	run func(q kernels.Queue) error
+	run func(q kernels.Queue)
+	// err is why the command can't run: it fails in its place.
+	err error
 	// used are the device's handles in the command: a program may outlive
 	// them.
 	used []uint32
@@ -28,13 +30,20 @@ type queue struct {
 	ran      uint64
 	err      error // sticky
 	arrivals []arrival
-	programs map[uint32][]command
+	programs map[uint32]program
+}
+
+// program is a captured list: a program of the wrapped backend, with the
+// device's handles in it.
+type program struct {
+	inner    kernels.Program
+	commands []command
 }
 
 var _ kernels.Queue = (*queue)(nil)
 
 func newQueue(be *Backend) *queue {
-	q := &queue{programs: map[uint32][]command{}}
+	q := &queue{programs: map[uint32]program{}}
 	q.recorder = recorder{be: be, add: q.push}
 	return q
 }
@@ -42,8 +51,7 @@ func newQueue(be *Backend) *queue {
 // push puts a command on the list; one that is wrong fails in its place.
 func (q *queue) push(c command, err error) {
 	if err != nil {
-		err = fmt.Errorf("%s: %w", c.name, err)
-		c.run = func(kernels.Queue) error { return err }
+		c.err = fmt.Errorf("%s: %w", c.name, err)
 	}
 	if q.be.capture != nil {
 		q.be.capture.fail(fmt.Errorf("%s: recorded on the device's queue while a program is captured", c.name))
@@ -74,8 +82,11 @@ func (q *queue) execute(seq uint64) {
 			c := q.pending[0]
 			q.pending = q.pending[1:]
 			q.ran++
-			if failed == nil && q.err == nil {
-				failed = c.run(inner)
+			if failed != nil || q.err != nil {
+				continue
+			}
+			if failed = c.err; failed == nil {
+				c.run(inner)
 			}
 		}
 		// An operation that failed on the wrapped backend came first.
@@ -128,9 +139,8 @@ func (q *queue) Write(dst kernels.Buf, src []byte) {
 		o.err = fmt.Errorf("%d bytes for a view of %d", len(src), dst.Bytes())
 	}
 	held := append([]byte(nil), src...)
-	q.push(command{name: "write", used: o.used, run: func(in kernels.Queue) error {
+	q.push(command{name: "write", used: o.used, run: func(in kernels.Queue) {
 		in.Write(d, held)
-		return nil
 	}}, o.err)
 }
 
@@ -144,11 +154,10 @@ func (q *queue) Read(dst []byte, src kernels.Buf) kernels.Ticket {
 	for i := range dst {
 		dst[i] = Poison
 	}
-	q.push(command{name: "read", used: o.used, run: func(in kernels.Queue) error {
+	q.push(command{name: "read", used: o.used, run: func(in kernels.Queue) {
 		a := arrival{seq: q.ran, dst: dst, data: make([]byte, len(dst))}
 		in.Read(a.data, s)
 		q.arrivals = append(q.arrivals, a)
-		return nil
 	}}, o.err)
 	return kernels.Ticket{Q: q, Seq: q.recorded()}
 }
@@ -165,25 +174,36 @@ func (q *queue) Capture(key kernels.GraphKey, body func(kernels.Queue)) (kernels
 	if c.err != nil {
 		return kernels.Program{}, fmt.Errorf("capture %s: %w", key.Name, c.err)
 	}
+	p := program{commands: c.commands}
+	err := q.be.open(func() (err error) {
+		p.inner, err = q.be.inner.Queue().Capture(key, func(in kernels.Queue) {
+			for _, cmd := range c.commands {
+				cmd.run(in)
+			}
+		})
+		return err
+	})
+	if err != nil {
+		return kernels.Program{}, err
+	}
 	id := newHandle()
-	q.programs[id] = c.commands
+	q.programs[id] = p
 	return kernels.Program{ID: id}, nil
 }
 
-// Run appends a captured program's commands, if their handles are still alive.
+// Run appends a captured program, if its handles are still alive.
 func (q *queue) Run(p kernels.Program) {
-	commands, ok := q.programs[p.ID]
+	prog, ok := q.programs[p.ID]
+	var err error
 	if !ok {
-		q.push(command{name: "run"}, fmt.Errorf("program %d is not of this device", p.ID))
-		return
+		err = fmt.Errorf("program %d is not of this device", p.ID)
 	}
-	for _, c := range commands {
-		var err error
+	for _, c := range prog.commands {
 		for _, id := range c.used {
-			if !q.be.alive(id) {
-				err = fmt.Errorf("handle %d of this captured operation is dead", id)
+			if err == nil && !q.be.alive(id) {
+				err = fmt.Errorf("%s: handle %d of this captured operation is dead", c.name, id)
 			}
 		}
-		q.push(c, err)
 	}
+	q.push(command{name: "run", run: func(in kernels.Queue) { in.Run(prog.inner) }}, err)
 }

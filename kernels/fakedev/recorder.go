@@ -11,10 +11,7 @@ type recorder struct {
 
 // record adds an operation whose handles o has translated.
 func (r *recorder) record(name string, o *operands, call func(q kernels.Queue)) {
-	r.add(command{name: name, used: o.used, run: func(q kernels.Queue) error {
-		call(q)
-		return nil
-	}}, o.err)
+	r.add(command{name: name, used: o.used, run: call}, o.err)
 }
 
 // Embed records an embedding.

@@ -56,7 +56,7 @@ func (a *attention) qCols() int {
 	return n
 }
 
-// rows is the working set of one span: q after norm and rotation, and the keys
+// attnRows is the working set of one span: q after norm and rotation, and the keys
 // and values that the span adds.
 type attnRows struct {
 	q, gate, k, v [][]float64 // by row of the span; heads side by side
@@ -180,11 +180,12 @@ func (a *attention) store(sp *span, r *attnRows) error {
 func (a *attention) head(sp *span, r, prefix *attnRows, row, h int) {
 	d := a.s.HeadDim
 	kvh := h / (a.s.QHeads / a.s.KVHeads)
-	var keys, values [][]float64
+	path := sp.path(row)
+	keys, values := make([][]float64, 0, len(prefix.k)+len(path)), make([][]float64, 0, len(prefix.k)+len(path))
 	for i := range prefix.k {
 		keys, values = append(keys, prefix.k[i][kvh*d:(kvh+1)*d]), append(values, prefix.v[i][kvh*d:(kvh+1)*d])
 	}
-	for _, i := range sp.path(row) {
+	for _, i := range path {
 		if sp.pos[i] >= a.s.FirstKey {
 			keys, values = append(keys, r.k[i][kvh*d:(kvh+1)*d]), append(values, r.v[i][kvh*d:(kvh+1)*d])
 		}

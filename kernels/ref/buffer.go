@@ -17,18 +17,27 @@ type buffer struct {
 	kind       kernels.Kind
 	rows, cols int
 	t          *tensor.Dense
+	f          []float64 // t's elements; one of f and i
+	i          []int32
 	dead       bool
 }
 
 func newBuffer(p kernels.Purpose, k kernels.Kind, rows, cols int) *buffer {
-	of := tensor.Float64
+	b := &buffer{purpose: p, kind: k, rows: rows, cols: cols}
 	if k == kernels.I32 {
-		of = tensor.Int32
+		b.t = tensor.New(tensor.WithShape(rows, cols), tensor.Of(tensor.Int32))
+		b.i = b.t.Data().([]int32)
+		return b
 	}
-	return &buffer{
-		purpose: p, kind: k, rows: rows, cols: cols,
-		t: tensor.New(tensor.WithShape(rows, cols), tensor.Of(of)),
-	}
+	b.t = newFloats(rows, cols)
+	b.f = b.t.Data().([]float64)
+	return b
+}
+
+// newFloats returns a zeroed float64 tensor. Its Data is costly to call, so
+// those who read elements keep the slice.
+func newFloats(shape ...int) *tensor.Dense {
+	return tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float64))
 }
 
 func (b *buffer) bytes() int64 { return int64(b.t.MemSize()) }
@@ -46,13 +55,13 @@ func (v view) none() bool { return v.b == nil }
 // floats returns row i of a float view, in place.
 func (v view) floats(i int) []float64 {
 	at := (v.row+i)*v.b.cols + v.col
-	return v.b.t.Data().([]float64)[at : at+v.cols : at+v.cols]
+	return v.b.f[at : at+v.cols : at+v.cols]
 }
 
 // ints returns row i of an I32 view, in place.
 func (v view) ints(i int) []int32 {
 	at := (v.row+i)*v.b.cols + v.col
-	return v.b.t.Data().([]int32)[at : at+v.cols : at+v.cols]
+	return v.b.i[at : at+v.cols : at+v.cols]
 }
 
 // int returns element (i, 0) of an I32 view.

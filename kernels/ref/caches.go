@@ -3,8 +3,6 @@ package ref
 import (
 	"fmt"
 
-	"gorgonia.org/tensor"
-
 	"exacta.dev/exacta/kernels"
 )
 
@@ -28,13 +26,22 @@ type caches struct {
 // kvStore holds one attention layer: rows of KVHeads*HeadDim by page and
 // position within it.
 type kvStore struct {
-	k, v *tensor.Dense // [Pages*PageTokens, KVHeads*HeadDim]
+	k, v []float64 // of tensors [Pages*PageTokens, KVHeads*HeadDim]
 	cols int
 }
 
-func (s *kvStore) at(t *tensor.Dense, page int32, pos int) []float64 {
+func newKVStore(l kernels.LayerSpec, pages int) *kvStore {
+	s := &kvStore{cols: l.KVHeads * l.HeadDim}
+	if pages > 0 {
+		s.k, s.v = floats(newFloats(pages*kernels.PageTokens, s.cols)), floats(newFloats(pages*kernels.PageTokens, s.cols))
+	}
+	return s
+}
+
+// at returns the row of k or v at a position.
+func (s *kvStore) at(kv []float64, page int32, pos int) []float64 {
 	i := (int(page)*kernels.PageTokens + pos%kernels.PageTokens) * s.cols
-	return t.Data().([]float64)[i : i+s.cols]
+	return kv[i : i+s.cols]
 }
 
 // checkSpec validates a cache geometry.
@@ -84,11 +91,7 @@ func newCaches(be *Backend, spec kernels.CacheSpec) *caches {
 		var kv *kvStore
 		var d *deltaStore
 		if l.Kind == kernels.Attention {
-			cols := l.KVHeads * l.HeadDim
-			shape := tensor.WithShape(spec.Pages*kernels.PageTokens, cols)
-			if spec.Pages > 0 {
-				kv = &kvStore{cols: cols, k: tensor.New(shape, tensor.Of(tensor.Float64)), v: tensor.New(shape, tensor.Of(tensor.Float64))}
-			}
+			kv = newKVStore(l, spec.Pages)
 		} else {
 			d = newDeltaStore(l, spec)
 		}

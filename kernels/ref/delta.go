@@ -134,7 +134,7 @@ func (d *deltaNet) prepare(x []float64, from, to *state) *step {
 
 // convolve returns silu of the causal convolution ending at u.
 func (d *deltaNet) convolve(u []float64, from, to *state) []float64 {
-	n, past := d.s.Conv-1, floats(from.conv)
+	n, past := d.s.Conv-1, from.conv
 	out := make([]float64, len(u))
 	for ch := range u {
 		w := d.taps.row(ch)
@@ -145,7 +145,7 @@ func (d *deltaNet) convolve(u []float64, from, to *state) []float64 {
 		out[ch] = silu(sum)
 	}
 	if n > 0 {
-		next := floats(to.conv)
+		next := to.conv
 		copy(next, past[len(u):n*len(u)])
 		copy(next[(n-1)*len(u):], u)
 	}

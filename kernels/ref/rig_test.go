@@ -59,7 +59,7 @@ func (r *rig) floats(k kernels.Kind, rows, cols int, x []float64) kernels.Buf {
 	b, err := r.be.Alloc(kernels.Activations, k, rows, cols)
 	require.NoError(r.t, err)
 	if x != nil {
-		copy(r.be.bufs[b.ID].t.Data().([]float64), x)
+		copy(r.be.bufs[b.ID].f, x)
 	}
 	return b
 }
@@ -67,14 +67,14 @@ func (r *rig) floats(k kernels.Kind, rows, cols int, x []float64) kernels.Buf {
 func (r *rig) ints(rows, cols int, x ...int32) kernels.Buf {
 	b, err := r.be.Alloc(kernels.Tables, kernels.I32, rows, cols)
 	require.NoError(r.t, err)
-	copy(r.be.bufs[b.ID].t.Data().([]int32), x)
+	copy(r.be.bufs[b.ID].i, x)
 	return b
 }
 
 // values runs everything and returns a buffer's float64 values.
 func (r *rig) values(b kernels.Buf) []float64 {
 	require.NoError(r.t, r.q.Err())
-	return r.be.bufs[b.ID].t.Data().([]float64)
+	return r.be.bufs[b.ID].f
 }
 
 // chain returns a batch of one span: n rows of slot 0 from start.
@@ -94,5 +94,5 @@ func (r *rig) chain(start, n int) *kernels.Batch {
 }
 
 func (r *rig) set(b kernels.Buf, x ...int32) {
-	copy(r.be.bufs[b.ID].t.Data().([]int32), x)
+	copy(r.be.bufs[b.ID].i, x)
 }

@@ -9,15 +9,17 @@ import (
 // state is what a Gated DeltaNet layer remembers of a path: the recurrent state
 // of every value head and the last inputs of the convolution.
 type state struct {
-	s    *tensor.Dense // [VHeads, KDim, VDim]
-	conv *tensor.Dense // [Conv-1, C], oldest first; [1, C] and unused if Conv is 1
+	s    []float64 // of a tensor [VHeads, KDim, VDim]
+	conv []float64 // of a tensor [Conv-1, channels], oldest first
+	per  int       // elements of s per head
 }
 
 func newState(l kernels.LayerSpec) *state {
-	return &state{
-		s:    tensor.New(tensor.WithShape(l.VHeads, l.KDim, l.VDim), tensor.Of(tensor.Float64)),
-		conv: tensor.New(tensor.WithShape(max(1, l.Conv-1), channels(l)), tensor.Of(tensor.Float64)),
+	st := &state{s: floats(newFloats(l.VHeads, l.KDim, l.VDim)), per: l.KDim * l.VDim}
+	if l.Conv > 1 {
+		st.conv = floats(newFloats(l.Conv-1, channels(l)))
 	}
+	return st
 }
 
 // channels is the number of channels that the convolution sees: q, k and v.
@@ -26,20 +28,16 @@ func channels(l kernels.LayerSpec) int { return 2*l.KHeads*l.KDim + l.VHeads*l.V
 func floats(t *tensor.Dense) []float64 { return t.Data().([]float64) }
 
 // head returns the state of value head h, [KDim, VDim] row-major, in place.
-func (s *state) head(h int) []float64 {
-	d := floats(s.s)
-	n := len(d) / s.s.Shape()[0]
-	return d[h*n : (h+1)*n]
-}
+func (s *state) head(h int) []float64 { return s.s[h*s.per : (h+1)*s.per] }
 
 func (s *state) copyFrom(o *state) {
-	copy(floats(s.s), floats(o.s))
-	copy(floats(s.conv), floats(o.conv))
+	copy(s.s, o.s)
+	copy(s.conv, o.conv)
 }
 
 func (s *state) zero() {
-	clear(floats(s.s))
-	clear(floats(s.conv))
+	clear(s.s)
+	clear(s.conv)
 }
 
 // deltaSlot is a slot's memory in one layer: the committed state and the states
@@ -83,7 +81,7 @@ func newDeltaStore(l kernels.LayerSpec, spec kernels.CacheSpec) *deltaStore {
 
 func (d *deltaStore) stateBytes() int64 {
 	c := d.slots[0].committed
-	return int64(c.s.MemSize() + c.conv.MemSize())
+	return 8 * int64(len(c.s)+len(c.conv))
 }
 
 func (d *deltaStore) bytes() int64 {

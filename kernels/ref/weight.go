@@ -21,6 +21,7 @@ type weight struct {
 	rows, cols int
 	paired     bool
 	t          *tensor.Dense
+	data       []float64       // t's elements
 	panels     []*tensor.Dense // of a Matrix: views of panelRows rows of t
 }
 
@@ -28,10 +29,8 @@ func (w *weight) bytes() int64 { return int64(w.t.MemSize()) }
 
 // row returns row i in place.
 func (w *weight) row(i int) []float64 {
-	return w.data()[i*w.cols : (i+1)*w.cols : (i+1)*w.cols]
+	return w.data[i*w.cols : (i+1)*w.cols : (i+1)*w.cols]
 }
-
-func (w *weight) data() []float64 { return w.t.Data().([]float64) }
 
 func readWeight(t kernels.Tensor) (*weight, error) {
 	rows, cols := t.Shape()
@@ -44,7 +43,7 @@ func readWeight(t kernels.Tensor) (*weight, error) {
 	}
 	w := &weight{
 		name: t.Name, use: t.Use, rows: rows, cols: cols, paired: t.Paired,
-		t: tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(data)),
+		t: tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(data)), data: data,
 	}
 	if t.Use == kernels.Matrix {
 		for a := 0; a < rows; a += panelRows {
@@ -123,5 +122,5 @@ func (be *Backend) vector(h kernels.Weight, n int, what string) ([]float64, erro
 	if w.rows*w.cols != n {
 		return nil, fmt.Errorf("%s is weight %s of [%d, %d]; it must have %d elements", what, w.name, w.rows, w.cols, n)
 	}
-	return w.data(), nil
+	return w.data, nil
 }

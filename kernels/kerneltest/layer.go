@@ -1,0 +1,233 @@
+package kerneltest
+
+import (
+	"math"
+
+	"github.com/stretchr/testify/require"
+
+	"exacta.dev/exacta/kernels"
+)
+
+// layer is one mixer under test, with its parameters loaded.
+type layer struct {
+	spec      kernels.LayerSpec
+	attn      *kernels.AttnSpec // exactly one of attn and delta
+	delta     *kernels.DeltaSpec
+	proj, out int // columns
+}
+
+// attnShape is a kind of attention layer.
+type attnShape struct {
+	name              string
+	q, kv, dim        int
+	gated, norm       bool
+	centered          bool
+	rotary, positions int
+	firstKey          int
+}
+
+// The shapes of the model families: Qwen3.5 (gated, centred norms, a quarter
+// rotated), Qwen3, Llama, and one without rotation.
+var attnShapes = []attnShape{
+	{name: "qwen3.5", q: 4, kv: 2, dim: 64, gated: true, norm: true, centered: true, rotary: 16},
+	{name: "qwen3", q: 6, kv: 1, dim: 32, norm: true, rotary: 32},
+	{name: "llama", q: 3, kv: 3, dim: 64, rotary: 64},
+	{name: "plain", q: 2, kv: 1, dim: 128, gated: true},
+}
+
+const maxPositions = 1200
+
+func (r *rig) attnLayer(a attnShape) *layer {
+	s := &kernels.AttnSpec{
+		QHeads: a.q, KVHeads: a.kv, HeadDim: a.dim, Scale: float32(1 / math.Sqrt(float64(a.dim))),
+		Gated: a.gated, Rotary: a.rotary, FirstKey: a.firstKey,
+	}
+	if a.norm {
+		s.QNorm, s.KNorm = r.norm(a.dim, a.centered), r.norm(a.dim, a.centered)
+	}
+	if a.rotary > 0 {
+		s.Rope = r.rope(maxPositions, a.rotary)
+	}
+	l := &layer{
+		spec: kernels.LayerSpec{Kind: kernels.Attention, KVHeads: a.kv, HeadDim: a.dim},
+		attn: s, proj: (a.q + 2*a.kv) * a.dim, out: a.q * a.dim,
+	}
+	if a.gated {
+		l.proj += a.q * a.dim
+	}
+	return l
+}
+
+// deltaShape is a kind of Gated DeltaNet layer.
+type deltaShape struct {
+	name             string
+	kh, vh, kd, vd   int
+	conv             int
+	gate             kernels.Act
+	decayLo, decayHi float64 // range of a_log
+}
+
+var deltaShapes = []deltaShape{
+	{"qwen3.5", 2, 4, 64, 64, 4, kernels.SiLU, -2, 1},
+	{"one head per key", 2, 2, 32, 64, 4, kernels.Sigmoid, -4, 0},
+	{"long memory", 1, 3, 64, 32, 2, kernels.SiLU, -9, -6},
+	{"fast decay", 1, 2, 128, 128, 3, kernels.SiLU, 2, 4},
+}
+
+func (r *rig) deltaLayer(d deltaShape) *layer {
+	c := 2*d.kh*d.kd + d.vh*d.vd
+	return &layer{
+		spec: kernels.LayerSpec{Kind: kernels.Delta, KHeads: d.kh, VHeads: d.vh, KDim: d.kd, VDim: d.vd, Conv: d.conv},
+		delta: &kernels.DeltaSpec{
+			KHeads: d.kh, VHeads: d.vh, KDim: d.kd, VDim: d.vd, Conv: d.conv, Gate: d.gate,
+			Taps:   r.load(kernels.Taps, kernels.DTypeF32, c, d.conv, r.uniform(c*d.conv, -1, 1)),
+			ALog:   r.vector(d.vh, d.decayLo, d.decayHi),
+			DtBias: r.vector(d.vh, -1, 1),
+			Norm:   r.norm(d.vd, false),
+		},
+		proj: c + d.vh*d.vd + 2*d.vh, out: d.vh * d.vd,
+	}
+}
+
+// machine runs layers over batches of projections: layer i reads its own slice
+// of the columns of every row.
+type machine struct {
+	*rig
+	layers []*layer
+	cs     kernels.Caches
+	batch  kernels.Batch // the largest bucket
+	kept   kernels.Buf
+	proj   []kernels.Buf
+	out    []kernels.Buf
+	width  int             // columns of a row, all layers
+	pages  []int32         // not handed out yet
+	mapped map[int]int     // pages set, by slot
+	given  map[int][]int32 // what ensure gave to a slot
+}
+
+const (
+	bucketSpans = 6
+	bucketRows  = 700
+)
+
+// machine makes caches for the layers. Pages are handed out in a random order.
+func (r *rig) machine(slots, slotPages, maxDraft, snapshots int, layers ...*layer) *machine {
+	r.t.Helper()
+	spec := kernels.CacheSpec{Slots: slots, Pages: slots * slotPages, SlotPages: slotPages, MaxDraft: maxDraft, Snapshots: snapshots}
+	m := &machine{rig: r, layers: layers, batch: r.batch(bucketSpans, bucketRows, 1), mapped: map[int]int{}, given: map[int][]int32{}}
+	m.kept = r.alloc(kernels.I32, bucketSpans, 1)
+	for _, l := range layers {
+		spec.Layers = append(spec.Layers, l.spec)
+		m.proj = append(m.proj, r.alloc(kernels.BF16, bucketRows, l.proj))
+		m.out = append(m.out, r.alloc(kernels.BF16, bucketRows, l.out))
+		m.width += l.proj
+	}
+	var err error
+	m.cs, err = r.be.Caches(spec)
+	require.NoError(r.t, err)
+	for _, p := range r.rnd.Perm(spec.Pages) {
+		m.pages = append(m.pages, int32(p))
+	}
+	return m
+}
+
+// close frees what the machine holds, but not the layers.
+func (m *machine) close() {
+	b := m.batch
+	bufs := append([]kernels.Buf{m.kept, b.Seq, b.Start, b.Len, b.RowOff, b.Token, b.Pos, b.Parent, b.Span, b.Logit}, m.proj...)
+	for _, b := range append(bufs, m.out...) {
+		m.be.Free(b)
+	}
+	require.NoError(m.t, m.cs.Close())
+}
+
+// ensure sets pages of a slot up to n positions.
+func (m *machine) ensure(slot, n int) {
+	need := (n + kernels.PageTokens - 1) / kernels.PageTokens
+	if have := m.mapped[slot]; need > have {
+		m.q.SetPages(m.cs, slot, have, m.pages[:need-have])
+		m.given[slot] = append(m.given[slot], m.pages[:need-have]...)
+		m.pages = m.pages[need-have:]
+		m.mapped[slot] = need
+	}
+}
+
+// sequence returns n rows of projections.
+func (m *machine) sequence(n int) [][]float32 {
+	out := make([][]float32, n)
+	for i := range out {
+		out[i] = m.normal(m.width, 1)
+	}
+	return out
+}
+
+// reset empties a slot, which keeps its pages.
+func (m *machine) reset(slot int) {
+	m.q.Reset(m.cs, slot)
+	if p := m.given[slot]; len(p) > 0 {
+		m.q.SetPages(m.cs, slot, 0, p)
+	}
+}
+
+// piece is a span to run.
+type piece struct {
+	slot, start int
+	rows        [][]float32
+	parent      []int // nil is a chain
+	kept        int   // rows to commit; -1: no commit at all
+}
+
+// plain is the bucket that fits exactly, spans in order.
+func (m *machine) plain(pieces ...piece) [][][]byte {
+	m.t.Helper()
+	rows := 0
+	for _, p := range pieces {
+		rows += len(p.rows)
+	}
+	return m.step(pieces, len(pieces), rows, false)
+}
+
+// step runs pieces in a bucket of spans and rows and returns the bytes of their
+// rows, all layers side by side. With shuffle, spans and rows lie in random
+// places with idle ones between them.
+func (m *machine) step(pieces []piece, spans, rows int, shuffle bool) [][][]byte {
+	m.t.Helper()
+	l := m.lay(pieces, spans, rows, shuffle)
+	b := m.batch.Prefix(spans, rows, 0)
+	l.write(m, b)
+	commit := true
+	for i, layer := range m.layers {
+		proj, out := m.proj[i].Top(rows), m.out[i].Top(rows)
+		m.q.Write(proj, l.project(m, i))
+		if layer.attn != nil {
+			m.q.Attend(out, proj, m.cs.Layer(i), &b, layer.attn)
+		} else {
+			m.q.Delta(out, proj, m.cs.Layer(i), &b, layer.delta)
+		}
+	}
+	for _, p := range pieces {
+		commit = commit && p.kept >= 0
+	}
+	if commit {
+		m.q.Commit(m.cs, &b, m.kept.Top(spans))
+	}
+	reads := make([][]byte, len(m.layers))
+	var last kernels.Ticket
+	for i := range m.layers {
+		out := m.out[i].Top(rows)
+		reads[i] = make([]byte, out.Bytes())
+		last = m.q.Read(reads[i], out)
+	}
+	require.NoError(m.t, last.Wait())
+	res := make([][][]byte, len(pieces))
+	for i, p := range pieces {
+		for j := range p.rows {
+			var row []byte
+			for _, b := range reads {
+				row = append(row, cut(b, rows)[l.off[i]+j]...)
+			}
+			res[i] = append(res[i], row)
+		}
+	}
+	return res
+}

@@ -1,0 +1,54 @@
+package kerneltest
+
+import (
+	"testing"
+
+	"exacta.dev/exacta/kernels"
+)
+
+// Options says what a backend promises beyond the common contract.
+type Options struct {
+	// Float64 says that the backend rounds nothing: where other backends
+	// must give equal bits, it may differ by one unit in the last place of
+	// the kind that is read.
+	Float64 bool
+	// Trees says that spans may be trees and not only chains.
+	Trees bool
+}
+
+// Run runs the suite. open returns a fresh backend; the suite closes it. Each
+// subtest opens its own.
+func Run(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
+	s := suite{open: open, o: o}
+	for _, g := range []struct {
+		name string
+		run  func(*testing.T, suite)
+	}{
+		{"Queue", testQueue},
+		{"Errors", testErrors},
+		{"Load", testLoad},
+		{"Memory", testMemory},
+		{"Counters", testCounters},
+		{"Moves", testMoves},
+		{"Norm", testNorm},
+		{"MatMul", testMatMul},
+		{"DenseRows", testDenseRows},
+		{"Stats", testStats},
+		{"Tables", testTables},
+		{"Attend", testAttend},
+		{"Delta", testDelta},
+		{"Spans", testSpans},
+		{"Slots", testSlots},
+		{"Trees", testTrees},
+		{"Capture", testCapture},
+		{"Loop", testLoop},
+	} {
+		t.Run(g.name, func(t *testing.T) { g.run(t, s) })
+	}
+}
+
+// suite is what the tests share.
+type suite struct {
+	open func(t *testing.T) kernels.Backend
+	o    Options
+}
