@@ -64,31 +64,33 @@ func OpenFS(fsys fs.FS, name string) (*Checkpoint, error) {
 	return open(name, fsSource{fsys})
 }
 
-func open(name string, src source) (ck *Checkpoint, err error) {
-	ck = &Checkpoint{name: name, source: src, tensors: map[string]Tensor{}, small: map[string][]byte{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("open checkpoint %s: %w", name, err), ck.Close())
-			ck = nil
-		}
-	}()
+func open(name string, src source) (*Checkpoint, error) {
+	ck := &Checkpoint{name: name, source: src, tensors: map[string]Tensor{}, small: map[string][]byte{}}
+	if err := ck.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open checkpoint %s: %w", name, err), ck.Close())
+	}
+	return ck, nil
+}
+
+func (ck *Checkpoint) load() error {
 	if err := ck.readConfig(); err != nil {
-		return nil, err
+		return err
 	}
 	fileOf, err := ck.readIndex()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if fileOf == nil {
-		if err := ck.addFile(singleFile); err != nil {
-			return nil, err
-		}
-	} else if err := ck.addShards(fileOf); err != nil {
-		return nil, err
+		err = ck.addFile(singleFile)
+	} else {
+		err = ck.addShards(fileOf)
+	}
+	if err != nil {
+		return err
 	}
 	slices.Sort(ck.skipped)
 	ck.config.MTPLayers = ck.countMTP()
-	return ck, nil
+	return nil
 }
 
 func (ck *Checkpoint) readConfig() error {
@@ -171,7 +173,7 @@ func (ck *Checkpoint) addFile(name string) error {
 	if f.head, err = parseHeader(data, int64(len(data))); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	start := int64(len(f.head.raw))
+	start := f.head.size
 	for _, e := range f.head.entries {
 		normal, used := NormalName(e.name)
 		if !used {

@@ -129,11 +129,13 @@ func (e *ConfigError) Error() string {
 	}
 	switch {
 	case e.Value != "":
-		fmt.Fprintf(&b, " is %s", shorten(e.Value))
+		fmt.Fprintf(&b, " is %s; ", shorten(e.Value))
 	case e.Key != "":
-		b.WriteString(" is missing")
+		b.WriteString(" is missing; ")
+	default:
+		b.WriteString(": ")
 	}
-	b.WriteString("; " + e.Want)
+	b.WriteString(e.Want)
 	return b.String()
 }
 

@@ -56,6 +56,9 @@ func ParseConfig(text []byte) (Config, error) {
 		return Config{}, err
 	}
 	refuseUnsupported(body)
+	if body != top {
+		refuseUnsupported(top)
+	}
 	c.parseCommon(top, body)
 	mt.parse(body, &c)
 	c.checkIDs(body)

@@ -80,7 +80,7 @@ func isOff(v string, off []string) bool {
 }
 
 func allowed(off []string) string {
-	if len(off) == 0 {
+	if len(off) == 0 || off[0] == "[]" {
 		return " (null would be right)"
 	}
 	return fmt.Sprintf(" (%s would be right)", off[0])

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -95,7 +97,7 @@ func (f *fields) mergeRope() *fields {
 	label := f.path + "rope_parameters"
 	for _, name := range []string{"rope_parameters", "rope_scaling"} {
 		if sub := f.object(name); sub != nil {
-			for key := range sub.m {
+			for _, key := range slices.Sorted(maps.Keys(sub.m)) {
 				add(sub, key, label)
 			}
 			label = sub.path[:len(sub.path)-1]

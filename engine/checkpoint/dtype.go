@@ -40,22 +40,41 @@ const (
 	F4      DType = "F4"
 )
 
-var dtypeBits = map[DType]int{
-	F64: 64, I64: 64, U64: 64, C64: 64,
-	F32: 32, I32: 32, U32: 32,
-	BF16: 16, F16: 16, I16: 16, U16: 16,
-	I8: 8, U8: 8, Bool: 8,
-	F8E4M3: 8, F8E5M2: 8, F8E8M0: 8, F8E4M3Z: 8, F8E5M2Z: 8,
-	F6E2M3: 6, F6E3M2: 6, F4: 4,
+// dtypes holds every type with its size in bits, in the order of the format's
+// reference implementation, which is that of alignment.
+var dtypes = []struct {
+	name DType
+	bits int
+}{
+	{Bool, 8}, {F4, 4}, {F6E2M3, 6}, {F6E3M2, 6}, {U8, 8}, {I8, 8},
+	{F8E5M2, 8}, {F8E4M3, 8}, {F8E8M0, 8}, {F8E4M3Z, 8}, {F8E5M2Z, 8},
+	{I16, 16}, {U16, 16}, {F16, 16}, {BF16, 16},
+	{I32, 32}, {U32, 32}, {F32, 32},
+	{C64, 64}, {F64, 64}, {I64, 64}, {U64, 64},
+}
+
+// rank is the place of a type in that order, -1 for an unknown name.
+func (d DType) rank() int {
+	for i := range dtypes {
+		if dtypes[i].name == d {
+			return i
+		}
+	}
+	return -1
 }
 
 // Bits is the size of one element in bits, 0 for a name that the format does
 // not have.
-func (d DType) Bits() int { return dtypeBits[d] }
+func (d DType) Bits() int {
+	if i := d.rank(); i >= 0 {
+		return dtypes[i].bits
+	}
+	return 0
+}
 
 // Size is the size of one element in bytes, 0 for types narrower than a byte
 // and for unknown names.
-func (d DType) Size() int { return dtypeBits[d] / 8 }
+func (d DType) Size() int { return d.Bits() / 8 }
 
 // IsFloat reports whether the engine can load tensors of this type as weights:
 // BF16, F16 or F32.
@@ -63,9 +82,9 @@ func (d DType) IsFloat() bool { return d == BF16 || d == F16 || d == F32 }
 
 // DTypes returns all the type names of the format, sorted.
 func DTypes() []DType {
-	all := make([]DType, 0, len(dtypeBits))
-	for d := range dtypeBits {
-		all = append(all, d)
+	all := make([]DType, 0, len(dtypes))
+	for _, d := range dtypes {
+		all = append(all, d.name)
 	}
 	slices.Sort(all)
 	return all

@@ -20,7 +20,7 @@ func (ck *Checkpoint) Hash() string {
 	ck.hashSmall(h)
 	for _, f := range ck.files {
 		field(h, f.name, int64(len(f.data)))
-		h.Write(f.head.raw)
+		h.Write(f.head.sum[:])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

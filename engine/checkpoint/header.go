@@ -3,14 +3,13 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -31,7 +30,8 @@ type entry struct {
 
 // header is a parsed and checked safetensors header.
 type header struct {
-	raw      []byte // length prefix and JSON, for hashing
+	size     int64    // of the length prefix and the JSON: where the data begin
+	sum      [32]byte // SHA-256 of the same
 	entries  []entry
 	metadata map[string]string
 }
@@ -55,11 +55,14 @@ func parseHeader(head []byte, size int64) (*header, error) {
 	case int64(n) > int64(len(head)-8):
 		return nil, fmt.Errorf("header of %d bytes was not read", n)
 	}
-	h := &header{raw: head[:8+n]}
+	h := &header{size: 8 + int64(n), sum: sha256.Sum256(head[:8+n])}
 	if err := h.parse(head[8 : 8+n]); err != nil {
 		return nil, err
 	}
-	return h, h.checkLayout(size - 8 - int64(n))
+	if err := h.checkLayout(size - h.size); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 func (h *header) parse(text []byte) error {
@@ -102,7 +105,7 @@ func (h *header) parseMetadata(d *json.Decoder) error {
 		if _, ok := h.metadata[key]; ok {
 			return fmt.Errorf("__metadata__: key %q occurs twice", key)
 		}
-		t, err := d.Token()
+		t, err := token(d)
 		if err != nil {
 			return err
 		}
@@ -177,7 +180,7 @@ func (e entry) checkSize() error {
 }
 
 func parseDType(d *json.Decoder) (DType, error) {
-	t, err := d.Token()
+	t, err := token(d)
 	if err != nil {
 		return "", err
 	}
@@ -217,87 +220,4 @@ func (h *header) checkLayout(data int64) error {
 		return fmt.Errorf("tensors end at byte %d of the data, which has %d", at, data)
 	}
 	return nil
-}
-
-// object reads a JSON object from d, calling value at each key with d standing
-// before the value.
-func object(d *json.Decoder, value func(key string) error) error {
-	t, err := d.Token()
-	if err != nil {
-		return err
-	}
-	if t != json.Delim('{') {
-		return fmt.Errorf("found %s where an object must be", describe(t))
-	}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return err
-		}
-		key, ok := t.(string)
-		if !ok {
-			return fmt.Errorf("found %s where a key must be", describe(t))
-		}
-		if err := value(key); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
-}
-
-// numbers reads a JSON array of at most limit non-negative integers.
-func numbers(d *json.Decoder, key string, limit int) ([]int64, error) {
-	t, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	if t != json.Delim('[') {
-		return nil, fmt.Errorf("%s is %s; it must be an array of integers", key, describe(t))
-	}
-	var out []int64
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		n, ok := t.(json.Number)
-		if !ok {
-			return nil, fmt.Errorf("%s holds %s; it must hold integers", key, describe(t))
-		}
-		v, err := strconv.ParseInt(n.String(), 10, 64)
-		if err != nil || v < 0 {
-			return nil, fmt.Errorf("%s holds %s; it must hold integers from 0 to 2^63-1", key, n)
-		}
-		if len(out) == limit {
-			return nil, fmt.Errorf("%s has more than %d numbers", key, limit)
-		}
-		out = append(out, v)
-	}
-	_, err = d.Token()
-	return out, err
-}
-
-// describe names a JSON token for an error.
-func describe(t json.Token) string {
-	switch t := t.(type) {
-	case nil:
-		return "null"
-	case string:
-		return strconv.Quote(t)
-	case json.Delim:
-		return strconv.Quote(t.String())
-	}
-	return fmt.Sprint(t)
-}
-
-// jsonError says of which text an error of the JSON decoder speaks, and leaves
-// errors of our own as they are.
-func jsonError(what string, err error) error {
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%s is not valid JSON: %w", what, err)
-	}
-	return err
 }

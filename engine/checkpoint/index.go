@@ -48,7 +48,7 @@ func parseWeightMap(d *json.Decoder) (map[string]string, error) {
 		if _, ok := fileOf[name]; ok {
 			return fmt.Errorf("weight_map: name %q occurs twice", name)
 		}
-		t, err := d.Token()
+		t, err := token(d)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ func ReadSafetensors(data []byte) ([]Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	start := int64(len(head.raw))
+	start := head.size
 	tensors := make([]Tensor, 0, len(head.entries))
 	for _, e := range head.entries {
 		tensors = append(tensors, Tensor{

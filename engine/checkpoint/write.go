@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -20,13 +21,14 @@ type Data struct {
 }
 
 // WriteSafetensors writes a safetensors file. The tensors are laid out wider
-// types first and by name within a type, as the reference implementation does,
-// so that equal contents give equal bytes; the header is padded with spaces so
-// that the data begin at a multiple of 8 bytes. metadata may be nil.
+// types first and by name within a type, and the header is padded with spaces
+// so that the data begin at a multiple of 8 bytes: byte for byte what the
+// reference implementation writes, where metadata has one key at most (it
+// fixes no order of several; here they are sorted). metadata may be nil.
 func WriteSafetensors(w io.Writer, tensors []Data, metadata map[string]string) error {
 	order := slices.Clone(tensors)
 	slices.SortStableFunc(order, func(a, b Data) int {
-		if d := b.DType.Bits() - a.DType.Bits(); d != 0 {
+		if d := b.DType.rank() - a.DType.rank(); d != 0 {
 			return d
 		}
 		return strings.Compare(a.Name, b.Name)
@@ -58,11 +60,11 @@ func writeHeader(order []Data, metadata map[string]string) ([]byte, error) {
 	}
 	head := []byte{'{'}
 	add := func(key string, value any) error {
-		k, err := json.Marshal(key)
+		k, err := marshal(key)
 		if err != nil {
 			return err
 		}
-		v, err := json.Marshal(value)
+		v, err := marshal(value)
 		if err != nil {
 			return err
 		}
@@ -102,6 +104,15 @@ func writeHeader(order []Data, metadata map[string]string) ([]byte, error) {
 		return nil, fmt.Errorf("header has %d bytes; the cap is %d", len(head), maxHeader)
 	}
 	return head, nil
+}
+
+// marshal is json.Marshal without the escapes for HTML.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (t Data) check() error {
