@@ -1,0 +1,40 @@
+package verify
+
+import (
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/sample"
+)
+
+func init() {
+	Register(Info{
+		Name:    "coupled",
+		Summary: "accepts drafts while they are the token that plain sampling with the same seed draws; gives the tokens of plain decoding at any temperature",
+		New:     func() engine.Verifier { return coupled{} },
+	})
+}
+
+// coupled samples every row with noise that belongs to the position, and accepts
+// drafts that guessed right.
+type coupled struct{}
+
+var _ engine.Verifier = coupled{}
+
+// Name implements engine.Verifier.
+func (coupled) Name() string { return "coupled" }
+
+// NeedsLogits implements engine.Verifier.
+func (coupled) NeedsLogits(p sample.Params) bool { return !p.Plain() }
+
+// Exact implements engine.Verifier.
+func (coupled) Exact(sample.Params) bool { return true }
+
+// Verify implements engine.Verifier. The token that follows row i has position
+// v.Position + 1 + i.
+func (coupled) Verify(v *engine.Verification) (engine.Verdict, error) {
+	if v.Sampler.Params().Greedy() {
+		return argmax(v)
+	}
+	return walk(v, func(row int) (int32, error) {
+		return v.Sampler.CoupledSample(v.Logits(row), v.Draft.Tokens[:row], v.Position+1+row)
+	})
+}

@@ -1,0 +1,56 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+)
+
+// accepts decides about one draft: u < p(x)/q(x), with p and q divided by their
+// sums. A nil q is one-hot at the draft. u is strictly between 0 and 1.
+func accepts(p, q []float32, draft int32, u float64) (bool, error) {
+	if draft < 0 || int(draft) >= len(p) {
+		return false, fmt.Errorf("token %d is outside the vocabulary of %d", draft, len(p))
+	}
+	ps := mass(p)
+	if q == nil {
+		return float64(u*ps) < float64(p[draft]), nil
+	}
+	if len(q) != len(p) {
+		return false, fmt.Errorf("its distribution has %d entries; the vocabulary has %d", len(q), len(p))
+	}
+	qs := mass(q)
+	for i, v := range q {
+		if !(v >= 0) {
+			return false, fmt.Errorf("its distribution has %v at token %d", v, i)
+		}
+	}
+	if math.IsInf(qs, 1) || q[draft] == 0 {
+		return false, fmt.Errorf("its distribution gives %v to token %d, which was drawn from it, of %v in all", q[draft], draft, qs)
+	}
+	return float64(u*float64(float64(q[draft])*ps)) < float64(float64(p[draft])*qs), nil
+}
+
+// residual fills dst with max(p - q, 0) of the distributions divided by their
+// sums, times the product of the sums. A nil q is one-hot at the draft.
+func residual(dst []float64, p, q []float32, draft int32) {
+	if q == nil {
+		for i, v := range p {
+			dst[i] = float64(v)
+		}
+		dst[draft] = 0
+		return
+	}
+	ps, qs := mass(p), mass(q)
+	for i := range p {
+		dst[i] = max(0, float64(float64(p[i])*qs)-float64(float64(q[i])*ps))
+	}
+}
+
+// mass is the sum by rising id, as sample.Sample takes it.
+func mass(p []float32) float64 {
+	var s float64
+	for _, v := range p {
+		s += float64(v)
+	}
+	return s
+}

@@ -1,0 +1,75 @@
+package verify
+
+import (
+	"math/rand/v2"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/sample"
+)
+
+// toy is a target or a drafter over a small vocabulary: logits are a function of
+// the tokens before the row.
+type toy struct {
+	vocab int
+	salt  uint64
+	scale float64
+	like  *toy    // a drafter: resembles this model
+	noise float64 // by how much it differs
+}
+
+func (m *toy) logits(history []int32) []float32 {
+	h := m.salt
+	for _, t := range history {
+		h = (h ^ uint64(t+1)) * 0x9e3779b97f4a7c15
+		h ^= h >> 31
+	}
+	r := rand.New(rand.NewPCG(h, 1))
+	l := make([]float32, m.vocab)
+	for i := range l {
+		l[i] = float32(m.scale * r.NormFloat64())
+	}
+	if m.like != nil {
+		for i, v := range m.like.logits(history) {
+			l[i] = v + float32(m.noise)*l[i]
+		}
+	}
+	return l
+}
+
+// dist is the distribution of the next token, normalised, as float64.
+func (m *toy) dist(s *sample.Sampler, prompt, after []int32) []float64 {
+	p, err := s.ProcessTo(make([]float32, m.vocab), m.logits(join(prompt, after)), after)
+	if err != nil {
+		panic(err)
+	}
+	out := make([]float64, len(p))
+	sum := mass(p)
+	for i, v := range p {
+		out[i] = float64(v) / sum
+	}
+	return out
+}
+
+func join(a, b []int32) []int32 { return append(append([]int32(nil), a...), b...) }
+
+// verification is what the engine would show a rule when history (whose last
+// token is pending) is followed by a draft.
+func (m *toy) verification(s *sample.Sampler, history []int32, d engine.Draft) *engine.Verification {
+	v := &engine.Verification{Draft: d, Position: len(history) - 1, Sampler: s}
+	v.Logits = func(row int) []float32 { return m.logits(join(history, d.Tokens[:row])) }
+	for row := range len(d.Tokens) + 1 {
+		top, l := 0, v.Logits(row)
+		for i := range l {
+			if l[i] > l[top] {
+				top = i
+			}
+		}
+		v.Argmax = append(v.Argmax, int32(top))
+	}
+	return v
+}
+
+// out returns the tokens of a verdict.
+func out(d engine.Draft, v engine.Verdict) []int32 {
+	return append(append([]int32(nil), d.Tokens[:v.Accepted]...), v.Next)
+}
