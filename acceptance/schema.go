@@ -1,0 +1,76 @@
+package acceptance
+
+import "exacta.dev/exacta/engine"
+
+// SchemaVersion is the version of the record columns. It changes whenever a
+// column does; a Reader accepts its own version only.
+const SchemaVersion = "1"
+
+// Keys of the file metadata.
+const (
+	keySchema     = "exacta.schema_version"
+	keyRun        = "exacta.run"
+	keyProvenance = "exacta.provenance."
+)
+
+// row is a record as it lies in Parquet. SCHEMA.md documents each column.
+type row struct {
+	Run            string    `parquet:"run,dict"`
+	Request        string    `parquet:"request,dict"`
+	Sequence       int64     `parquet:"sequence,delta"`
+	Step           int64     `parquet:"step,delta"`
+	SeqStep        int32     `parquet:"seq_step"`
+	Phase          string    `parquet:"phase,dict"`
+	Batch          int32     `parquet:"batch"`
+	BatchRows      int32     `parquet:"batch_rows"`
+	PrefillTokens  int32     `parquet:"prefill_tokens"`
+	Position       int32     `parquet:"position"`
+	Rows           int32     `parquet:"rows"`
+	Cached         int32     `parquet:"cached"`
+	Preemptions    int32     `parquet:"preemptions"`
+	Drafter        string    `parquet:"drafter,dict"`
+	Rule           string    `parquet:"rule,dict"`
+	KPlanned       int32     `parquet:"k_planned"`
+	KExecuted      int32     `parquet:"k_executed"`
+	TreeNodes      int32     `parquet:"tree_nodes"`
+	ProposedIDs    []int32   `parquet:"proposed_ids,list"`
+	TargetIDs      []int32   `parquet:"target_ids,list"`
+	Accepted       int32     `parquet:"accepted"`
+	NextID         int32     `parquet:"next_id"`
+	NextKind       string    `parquet:"next_kind,dict"`
+	EmittedIDs     []int32   `parquet:"emitted_ids,list"`
+	Emitted        int32     `parquet:"emitted"`
+	Simulated      bool      `parquet:"simulated"`
+	RealAccepted   int32     `parquet:"real_accepted"`
+	ForcedAccepted int32     `parquet:"forced_accepted"`
+	Gaps           []float32 `parquet:"gaps,list"`
+	Hashes         []uint64  `parquet:"hashes,list"`
+	DraftNs        int64     `parquet:"draft_ns"`
+	VerifyNs       int64     `parquet:"verify_ns"`
+	TotalNs        int64     `parquet:"total_ns"`
+}
+
+func toRow(run string, r *engine.Record) row {
+	return row{
+		Run: run, Request: r.Request, Sequence: r.Sequence, Step: r.Step, SeqStep: r.SeqStep, Phase: string(r.Phase),
+		Batch: r.Batch, BatchRows: r.BatchRows, PrefillTokens: r.PrefillTokens, Position: r.Position, Rows: r.Rows,
+		Cached: r.Cached, Preemptions: r.Preemptions, Drafter: r.Drafter, Rule: r.Rule, KPlanned: r.KPlanned,
+		KExecuted: r.KExecuted, TreeNodes: r.TreeNodes, ProposedIDs: r.ProposedIDs, TargetIDs: r.TargetIDs,
+		Accepted: int32(r.Accepted), NextID: r.NextID, NextKind: string(r.NextKind), EmittedIDs: r.EmittedIDs,
+		Emitted: int32(r.Emitted()), Simulated: r.Simulated, RealAccepted: int32(r.RealAccepted),
+		ForcedAccepted: int32(r.ForcedAccepted), Gaps: r.Gaps, Hashes: r.Hashes,
+		DraftNs: r.DraftNs, VerifyNs: r.VerifyNs, TotalNs: r.TotalNs,
+	}
+}
+
+func (w *row) record() *engine.Record {
+	return &engine.Record{
+		Request: w.Request, Sequence: w.Sequence, Step: w.Step, SeqStep: w.SeqStep, Phase: engine.Phase(w.Phase),
+		Batch: w.Batch, BatchRows: w.BatchRows, PrefillTokens: w.PrefillTokens, Position: w.Position, Rows: w.Rows,
+		Cached: w.Cached, Preemptions: w.Preemptions, Drafter: w.Drafter, Rule: w.Rule, KPlanned: w.KPlanned,
+		KExecuted: w.KExecuted, TreeNodes: w.TreeNodes, ProposedIDs: w.ProposedIDs, TargetIDs: w.TargetIDs,
+		Accepted: engine.Accepted(w.Accepted), NextID: w.NextID, NextKind: engine.NextKind(w.NextKind), EmittedIDs: w.EmittedIDs,
+		Simulated: w.Simulated, RealAccepted: engine.Accepted(w.RealAccepted), ForcedAccepted: engine.Accepted(w.ForcedAccepted),
+		Gaps: w.Gaps, Hashes: w.Hashes, DraftNs: w.DraftNs, VerifyNs: w.VerifyNs, TotalNs: w.TotalNs,
+	}
+}
