@@ -98,17 +98,19 @@ class Decoder:
         return self.out
 
     @torch.no_grad()
-    def rollout(self, prompts, new, heat):
-        """Continues prompts [B,P] by `new` tokens; heat [B] is the temperature (0 is greedy). Returns [B,P+new]."""
+    def rollout(self, prompts, lengths, new, heat):
+        """Continues row b of prompts [B,P], of lengths[b] tokens, by `new` tokens; heat [B] is the temperature (0 is greedy).
+
+        Returns [B,P+new]; row b is good up to lengths[b]+new.
+        """
         P = prompts.shape[1]
         self.heat.copy_(heat[:, None])
-        out = torch.empty(self.batch, P + new, dtype=torch.long, device=self.device)
+        out = torch.zeros(self.batch, P + new, dtype=torch.long, device=self.device)
         out[:, :P] = prompts
         self.advance()
         self.reset()
         for t in range(P + new - 1):
             self.ids.copy_(out[:, t])
             nxt = self.advance()[2]
-            if t >= P - 1:
-                out[:, t + 1] = nxt
+            out[:, t + 1] = torch.where(t + 1 < lengths, out[:, t + 1], nxt)
         return out

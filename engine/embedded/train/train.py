@@ -471,7 +471,7 @@ def make_rollouts(tr, rows, batches, dev, batch=4096, prompt=96, length=512):
     got = []
     for _ in range(batches):
         x = torch.cat([rows.next(batch // 16)[:, i * 128:i * 128 + prompt] for i in range(16)])
-        got.append(dec.rollout(x, length - prompt, heat))
+        got.append(dec.rollout(x, torch.full((batch,), prompt, device=dev), length - prompt, heat))
     own = torch.cat(got)
     own = own[torch.randperm(len(own), device=dev)]
     own = own[:len(own) // 4 * 4].view(-1, 4 * length)
