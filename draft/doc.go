@@ -1,0 +1,24 @@
+// Package draft holds the draft strategies, a file each.
+//
+// A strategy is a configuration struct that registers itself under a name (in
+// init), fills in its defaults, checks itself (Validate) and makes a drafter for
+// an engine (Provision). The drafter proposes tokens that may follow a
+// sequence's pending token; the target verifies them, so a drafter can only cost
+// or gain speed, never change what comes out.
+//
+// To add one, write one file: the configuration, the registration, and a type
+// that implements engine.Drafter:
+//
+//   - Propose fills in at most K tokens for each sequence that asks;
+//   - Committed tells what entered the target's caches, in order of position:
+//     the only way that a drafter learns, so that rejected tokens never reach
+//     its state;
+//   - Release forgets a sequence.
+//
+// A drafter that keeps caches on the device implements engine.DeviceDrafter (see
+// mtp.go). example_test.go is a complete strategy in a few lines; package
+// strategytest checks the contract for any strategy.
+//
+// Strategies here: none (plain decoding), ngram (prompt lookup), mtp (the
+// model's own multi-token-prediction layer).
+package draft

@@ -1,0 +1,227 @@
+package draft
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/kernels"
+)
+
+func init() {
+	Register(Info{
+		Name:    "mtp",
+		Summary: "the model's own multi-token-prediction layer, applied to its own hidden state for each further draft (DeepSeek-V3, arXiv:2412.19437; Qwen3.5)",
+		New:     func() Strategy { return &MTP{} },
+	})
+}
+
+// MTP configures the strategy that drafts with the model's multi-token
+// prediction module. It has no settings: the number of drafts is the request's.
+type MTP struct{}
+
+// Validate implements Strategy.
+func (*MTP) Validate() error { return nil }
+
+// Provision implements Strategy. The model must have been loaded with its MTP
+// module.
+func (*MTP) Provision(env Env) (engine.Drafter, error) {
+	if _, ok := env.Model.MTPLayer(); !ok {
+		return nil, fmt.Errorf("draft mtp: model %s has no MTP module (mtp.* tensors); use another strategy", env.Model.Name)
+	}
+	return &mtp{m: env.Model}, nil
+}
+
+// mtp drafts greedily: slot p of its cache holds the pair (target's hidden state
+// at p-1, token p). After each target pass the committed rows are run through
+// the module with the tokens after them (Shift), which also overwrites what
+// drafting had put there; the last row's h' stays in carry, by cache slot.
+// Proposing applies the LM head to carry, takes the argmax, runs it through the
+// module one position on, and so forth: ARCHITECTURES of Qwen3.5's MTP, steps
+// 2 and 4 of the recursion.
+type mtp struct {
+	m      *model.Model
+	net    *model.MTP
+	caches kernels.Caches
+	layer  kernels.Layer
+
+	shifted      kernels.Batch // successor view of the target's batch
+	chain        kernels.Batch // one row per span: a draft step
+	carry        kernels.Buf   // h' by cache slot, BF16 [slots, hidden]
+	last         kernels.Buf   // h' by span
+	stats        kernels.Buf   // I32 [MaxDraft*spans, StatCols]
+	saved        kernels.Buf   // hidden rows of snapshots; one row
+	slotTable    kernels.Buf   // slots of the asks, I32 [spans, 1]
+	slots        []int32
+	ids          []int32
+	order        []*engine.Ask
+	rowsTable    kernels.Buf
+	targetHidden kernels.Buf // target's last committed hidden by slot, for Save
+}
+
+var _ engine.DeviceDrafter = (*mtp)(nil)
+
+// Name implements engine.Drafter.
+func (d *mtp) Name() string { return "mtp" }
+
+// Layers implements engine.DeviceDrafter.
+func (d *mtp) Layers() []kernels.LayerSpec {
+	l, _ := d.m.MTPLayer()
+	return []kernels.LayerSpec{l}
+}
+
+// Attach implements engine.DeviceDrafter.
+func (d *mtp) Attach(c kernels.Caches, first, spans, rows int) error {
+	be := d.m.Backend()
+	spec := c.Spec()
+	d.caches, d.layer = c, c.Layer(first)
+	var err error
+	if d.net, err = d.m.MTP(rows, spans); err != nil {
+		return err
+	}
+	if d.shifted, err = kernels.NewBatch(be, spans, rows, spans); err != nil {
+		return err
+	}
+	if d.chain, err = kernels.NewBatch(be, spans, spans, spans); err != nil {
+		return err
+	}
+	for _, a := range []struct {
+		dst        *kernels.Buf
+		purpose    kernels.Purpose
+		kind       kernels.Kind
+		rows, cols int
+	}{
+		{&d.carry, kernels.State, kernels.BF16, spec.Slots, d.net.Hidden},
+		{&d.targetHidden, kernels.State, kernels.BF16, spec.Slots, d.net.Hidden},
+		{&d.last, kernels.Activations, kernels.BF16, spans, d.net.Hidden},
+		{&d.saved, kernels.State, kernels.BF16, max(1, spec.Snapshots), d.net.Hidden},
+		{&d.stats, kernels.Tables, kernels.I32, max(1, spec.MaxDraft) * spans, kernels.StatCols},
+		{&d.slotTable, kernels.Tables, kernels.I32, spans, 1},
+		{&d.rowsTable, kernels.Tables, kernels.I32, spans, 1},
+	} {
+		if *a.dst, err = be.Alloc(a.purpose, a.kind, a.rows, a.cols); err != nil {
+			return err
+		}
+	}
+	d.slots = make([]int32, 0, spans)
+	d.ids = make([]int32, max(1, spec.MaxDraft)*spans*kernels.StatCols)
+	return nil
+}
+
+// Committed implements engine.Drafter.
+func (d *mtp) Committed(s *engine.Step) error {
+	d.Level(s.Queue, s.Batch, s.Kept, s.Next, s.Hidden)
+	return nil
+}
+
+// Level records the pass that brings the module's cache level with the target:
+// the kept rows of b, whose target hidden states are hidden, with the tokens
+// after them. It depends on the tables alone, so it can be captured.
+func (d *mtp) Level(q kernels.Queue, b kernels.Batch, kept, next, hidden kernels.Buf) {
+	sh := d.shifted.Prefix(b.Spans, b.Rows, b.Spans)
+	sh.MaxLen = b.MaxLen
+	q.Shift(&sh, &b, kept, next)
+	h := d.net.Forward(q, &sh, d.layer, hidden)
+	last := d.last.Top(b.Spans)
+	q.Gather(last, hidden, sh.Logit)
+	q.Scatter(d.targetHidden, last, sh.Seq)
+	q.Gather(last, h, sh.Logit)
+	q.Scatter(d.carry, last, sh.Seq)
+}
+
+// Propose implements engine.Drafter. Asks are sorted by K, deepest first, so
+// that each draft step runs the sequences that still want one.
+func (d *mtp) Propose(q kernels.Queue, asks []*engine.Ask) error {
+	d.order = append(d.order[:0], asks...)
+	slices.SortStableFunc(d.order, func(a, b *engine.Ask) int { return b.K - a.K })
+	d.slots = d.slots[:0]
+	active := 0
+	for _, a := range d.order {
+		d.slots = append(d.slots, int32(a.Seq.Slot()))
+		a.Draft.Tokens = a.Draft.Tokens[:0]
+		a.Draft.Probs = nil
+		if a.K > 0 {
+			active++
+		}
+	}
+	if active == 0 {
+		return nil
+	}
+	q.Write(d.slotTable.Top(len(asks)), bytesOf(d.slots))
+	k, base := d.order[0].K, 0
+	for j := range k {
+		for active > 0 && d.order[active-1].K <= j {
+			active--
+		}
+		d.Draft(q, d.stats.Slice(base, base+active), d.slotTable.Top(active), j, j+1 < k)
+		base += active
+	}
+	if err := q.Read(bytesOf(d.ids[:base*kernels.StatCols]), d.stats.Top(base)).Wait(); err != nil {
+		return fmt.Errorf("draft mtp: %w", err)
+	}
+	row := 0
+	for j := range k {
+		for _, a := range d.order {
+			if a.K <= j {
+				break
+			}
+			a.Draft.Tokens = append(a.Draft.Tokens, d.ids[row*kernels.StatCols+kernels.StatTop1])
+			row++
+		}
+	}
+	return nil
+}
+
+// Draft records draft step j (from 0) for the cache slots in slots: the argmax
+// of the LM head over carry goes to column StatTop1 of stats, and, if more
+// drafts follow, the module is run one position on. It depends on the tables
+// alone, so it can be captured.
+func (d *mtp) Draft(q kernels.Queue, stats, slots kernels.Buf, j int, more bool) {
+	n := int(slots.Rows)
+	last := d.last.Top(n)
+	q.Gather(last, d.carry, slots)
+	q.Stats(stats, d.net.Logits(q, last), d.net.Vocab, false)
+	if !more {
+		return
+	}
+	b := d.chain.Prefix(n, n, n)
+	b.MaxLen = 1
+	q.Copy(b.Seq, slots)
+	q.Chain(&b, d.caches, 1+j, stats.Columns(kernels.StatTop1, kernels.StatTop1+1), kernels.Buf{})
+	h := d.net.Forward(q, &b, d.layer, last)
+	q.Scatter(d.carry, h, slots)
+}
+
+// Release implements engine.Drafter: everything is kept by cache slot and
+// overwritten from the first committed row on.
+func (d *mtp) Release(*engine.Sequence) {}
+
+// Save implements engine.DeviceDrafter: the hidden state of the last committed
+// row, which forms the pair of the slot after the border.
+func (d *mtp) Save(q kernels.Queue, seq *engine.Sequence, snapshot int) error {
+	q.Copy(d.saved.Slice(snapshot, snapshot+1), d.targetHidden.Slice(seq.Slot(), seq.Slot()+1))
+	return nil
+}
+
+// Restore implements engine.DeviceDrafter: it runs the pair of the border, whose
+// token depends on what follows the shared prefix.
+func (d *mtp) Restore(q kernels.Queue, seq *engine.Sequence, snapshot int, next int32) error {
+	b := d.chain.Prefix(1, 1, 1)
+	b.MaxLen = 1
+	q.Write(b.Seq, bytesOf([]int32{int32(seq.Slot())}))
+	first := d.rowsTable.Top(1)
+	q.Write(first, bytesOf([]int32{next}))
+	q.Chain(&b, d.caches, 0, first, kernels.Buf{})
+	h := d.net.Forward(q, &b, d.layer, d.saved.Slice(snapshot, snapshot+1))
+	q.Scatter(d.carry, h, b.Seq)
+	return nil
+}
+
+func bytesOf(s []int32) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s))
+}
