@@ -220,14 +220,3 @@ func (t *Prefix) root(space string) *node {
 	}
 	return n
 }
-
-// SnapshotAt reports whether there is a snapshot at the end of tokens, which
-// are full pages.
-func (t *Prefix) SnapshotAt(space string, tokens []int32) bool {
-	n := t.roots[space]
-	for i := 0; n != nil && i < fullPages(len(tokens)); i++ {
-		page := tokens[i*kernels.PageTokens : (i+1)*kernels.PageTokens]
-		n = n.child(t.hash(page), page)
-	}
-	return n != nil && n.snapshot >= 0
-}

@@ -102,13 +102,10 @@ func TestRecurrentHits(t *testing.T) {
 	require.Zero(t, hit.Length, "no snapshot")
 	require.Equal(t, 192, hit.Matched, "the pages are there")
 
-	require.False(t, c.SnapshotAt("", text(1, 2)))
 	id, ok := c.ReserveSnapshot()
 	require.True(t, ok)
 	require.NoError(t, c.Check(1))
 	c.Attach(Path{"", path.node.parent}, id)
-	require.True(t, c.SnapshotAt("", text(1, 2)))
-	require.False(t, c.SnapshotAt("", text(1, 3)))
 	hit = c.Lookup("", long)
 	require.Equal(t, 128, hit.Length)
 	require.Equal(t, pages[:2], hit.Pages)

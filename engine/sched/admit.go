@@ -83,9 +83,10 @@ func (p *planner) enter(s *sequence, hit cache.Hit) {
 
 // need returns the number of unused pages that admitting a sequence takes:
 // those of its known tokens, and one to spare for each resident sequence that
-// can still grow. Without the spare, a newcomer would be preempted as soon as
-// an older sequence needs a page, and its prefill wasted. A sequence that would
-// be alone needs none.
+// can still grow, and for itself. Without the spare, a newcomer would be
+// preempted as soon as an older sequence needs a page, and its prefill wasted.
+// When nothing runs, there are always enough: Submit saw that the sequence fits
+// at its longest.
 func (p *planner) need(s *sequence, hit cache.Hit) int {
 	held := pagesFor(len(s.known) + p.cfg.Lookahead)
 	need := held - len(hit.Pages)
@@ -94,9 +95,7 @@ func (p *planner) need(s *sequence, hit cache.Hit) int {
 			need++ // idle until it is taken
 		}
 	}
-	if len(p.running) > 0 {
-		need += s.growth(held, p.cfg.Lookahead)
-	}
+	need += s.growth(held, p.cfg.Lookahead)
 	for _, r := range p.running {
 		need += r.growth(len(r.pages), p.cfg.Lookahead)
 	}

@@ -23,7 +23,7 @@ func (c *Core) Commit(results []Result) error {
 		s.planned = false
 		s.length += r.Kept
 		s.known = append(s.known, r.Tokens...)
-		s.decoding = s.decoding || it.Last
+		s.decoding = it.Last
 		c.insert(s)
 		if s.saving >= 0 {
 			if r.Kept == it.Rows {

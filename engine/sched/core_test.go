@@ -79,6 +79,22 @@ func TestCommitRefuses(t *testing.T) {
 	require.ErrorIs(t, c.Commit(nil), ErrResult, "twice")
 }
 
+// TestCancelInFlight: the result of a cancelled sequence may be its work or
+// nothing, and is dropped.
+func TestCancelInFlight(t *testing.T) {
+	for _, r := range []Result{{ID: 1, Kept: 20, Tokens: []int32{1}}, {ID: 1}} {
+		c := newCore(t, small)
+		require.NoError(t, c.Submit(Request{ID: 1, Prompt: make([]int32, 20), MaxLen: 60}))
+		c.Plan()
+		require.True(t, c.Cancel(1))
+		require.False(t, c.Cancel(1))
+		require.Equal(t, 1, c.Len())
+		require.NoError(t, c.Commit([]Result{r}))
+		require.Zero(t, c.Len())
+		require.NoError(t, c.verify())
+	}
+}
+
 func TestPlanTwice(t *testing.T) {
 	c := newCore(t, small)
 	c.Plan()

@@ -146,12 +146,8 @@ func (p *planner) prefill(s *sequence, rows int) {
 	p.plan.PrefillRows += rows
 }
 
-// save plans a snapshot after the step, unless another sequence has saved it
-// meanwhile.
+// save plans a snapshot after the step, unless all are being saved already.
 func (p *planner) save(s *sequence, end int) {
-	if p.prefix.SnapshotAt(s.space, s.known[:end]) {
-		return
-	}
 	id, ok := p.prefix.ReserveSnapshot()
 	if !ok {
 		return
