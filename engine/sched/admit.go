@@ -8,8 +8,9 @@ import (
 
 // admit makes a waiting sequence resident, with all the pages of its known
 // tokens: the first one in the policy's order, but sequences whose prefix is
-// pending are passed over, as many as there are slots. It returns nil if there is none, or not enough pages
-// for it: nobody overtakes one that lacks memory. There must be a free slot.
+// pending are passed over, as many as there are slots. It returns nil if there
+// is none, or not enough pages for it: nobody overtakes one that lacks memory.
+// There must be a free slot.
 func (p *planner) admit() *sequence {
 	p.sortQueue()
 	for ; len(p.queue) > 0; p.queue = p.queue[1:] {
@@ -104,8 +105,8 @@ func (p *planner) need(s *sequence, hit cache.Hit) int {
 
 // chooseBorders returns the lengths at which a prefill saves a snapshot: the
 // deepest border that a repeated prompt can use, and the one where the prompt
-// leaves what the cache has seen before (a system prompt, say). These are the
-// two places that Marconi (Pan et al. 2024, arXiv:2411.19379) admits.
+// leaves what the cache has seen before (a system prompt, say). Saving where
+// prompts part is the idea of Marconi (Pan et al. 2024, arXiv:2411.19379).
 func (p *planner) chooseBorders(s *sequence, hit cache.Hit) []int {
 	if !p.snapshots() {
 		return nil
