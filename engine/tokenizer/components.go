@@ -66,10 +66,10 @@ func parsePreTokenizer(raw json.RawMessage) ([]splitter, error) {
 			ended = true
 			s, err = parseByteLevel(part)
 		default:
-			err = fmt.Errorf("type %q is not supported; known are \"Split\", \"Digits\", \"ByteLevel\", \"Sequence\"", kind)
+			return nil, fmt.Errorf("%s: type %q is not supported; known are \"Split\", \"Digits\", \"ByteLevel\", \"Sequence\"", what, kind)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
+			return nil, fmt.Errorf("%s: %s: %w", what, kind, err)
 		}
 		if s != nil {
 			out = append(out, s)
@@ -89,20 +89,20 @@ func parseSplit(raw json.RawMessage) (splitter, error) {
 		Invert   bool                       `json:"invert"`
 	}
 	if err := strict(raw, &s); err != nil {
-		return nil, fmt.Errorf("Split: %w", err)
+		return nil, err
 	}
 	var pattern string
 	if err := json.Unmarshal(s.Pattern["Regex"], &pattern); err != nil || len(s.Pattern) != 1 {
-		return nil, fmt.Errorf("Split: pattern must be {\"Regex\": ...}; others are not supported")
+		return nil, fmt.Errorf("pattern must be {\"Regex\": ...}; others are not supported")
 	}
 	match, ok := scanners[pattern]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("Split: the pattern %q has no scanner; known are those of Llama 3, Qwen2, Qwen3.5, GPT-2 and DeepSeek V3", pattern)
+		return nil, fmt.Errorf("the pattern %q has no scanner; known are those of Llama 3, Qwen2, Qwen3.5, GPT-2 and DeepSeek V3", pattern)
 	case s.Behavior != "Isolated":
-		return nil, fmt.Errorf("Split: behavior %q is not supported; known is \"Isolated\"", s.Behavior)
+		return nil, fmt.Errorf("behavior %q is not supported; known is \"Isolated\"", s.Behavior)
 	case s.Invert:
-		return nil, fmt.Errorf("Split: invert is not supported")
+		return nil, fmt.Errorf("invert is not supported")
 	}
 	return patternSplit{match}, nil
 }
@@ -113,7 +113,7 @@ func parseDigits(raw json.RawMessage) (splitter, error) {
 		Individual *bool  `json:"individual_digits"`
 	}
 	if err := strict(raw, &d); err != nil {
-		return nil, fmt.Errorf("Digits: %w", err)
+		return nil, err
 	}
 	return digitSplit{d.Individual != nil && *d.Individual}, nil
 }
@@ -123,10 +123,10 @@ func parseDigits(raw json.RawMessage) (splitter, error) {
 func parseByteLevel(raw json.RawMessage) (splitter, error) {
 	var b byteLevel
 	if err := strict(raw, &b); err != nil {
-		return nil, fmt.Errorf("ByteLevel: %w", err)
+		return nil, err
 	}
 	if b.AddPrefixSpace == nil || *b.AddPrefixSpace {
-		return nil, fmt.Errorf("ByteLevel: add_prefix_space is not supported; false would be right")
+		return nil, fmt.Errorf("add_prefix_space is not supported; false would be right")
 	}
 	if b.UseRegex != nil && !*b.UseRegex {
 		return nil, nil
