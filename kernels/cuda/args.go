@@ -1,0 +1,191 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package cuda
+
+import (
+	"unsafe"
+
+	"exacta.dev/exacta/kernels/cuda/driver"
+)
+
+// Argument structs of the kernels, as in src. Every kernel takes one, by value.
+
+// env is Env: where faults and counters go.
+type env struct {
+	fault, work driver.Ptr
+	op, _       int32
+}
+
+// view is View and Table.
+type view struct {
+	p        driver.Ptr
+	ld, rows int32
+}
+
+// batchArgs is Batch.
+type batchArgs struct {
+	seq, start, length, off      view
+	token, pos, parent, span     view
+	logit                        view
+	spans, rows, logits, maxRows int32
+}
+
+type embedArgs struct {
+	env
+	dst, ids        view
+	table           driver.Ptr
+	cols, tableRows int32
+}
+
+type moveArgs struct {
+	env
+	dst, src, index view
+	cols, mode      int32
+}
+
+type normArgs struct {
+	env
+	dst, x                          view
+	w                               driver.Ptr
+	eps                             float32
+	cols, group, centered, wide, _p int32
+}
+
+type matMulArgs struct {
+	env
+	dst, res, x         view
+	w, nw               driver.Ptr
+	rows, n, k          int32
+	act, dstF32, resF32 int32
+	group, centered     int32
+	eps                 float32
+	_                   int32
+}
+
+type attendArgs struct {
+	env
+	dst, proj                   view
+	b                           batchArgs
+	keys, values, table         driver.Ptr
+	qn, kn, rope                driver.Ptr
+	scale, qEps, kEps           float32
+	slots, slotPages, pages     int32
+	qHeads, kvHeads, dim, gated int32
+	qCentered, kCentered        int32
+	rotary, ropeRows, first     int32
+}
+
+type deltaArgs struct {
+	env
+	dst, proj                               view
+	b                                       batchArgs
+	taps, aLog, dtBias, nw                  driver.Ptr
+	state                                   driver.Ptr
+	slotState, halfState                    uint64
+	kRec, uRec, gRec                        driver.Ptr
+	slotRec                                 uint64
+	conv                                    driver.Ptr
+	slotConv                                uint64
+	length                                  driver.Ptr
+	eps, qScale                             float32
+	kHeads, vHeads, kDim, vDim, tapsN, gate int32
+	ring, convRing, slots, _                int32
+}
+
+type statsArgs struct {
+	env
+	dst, x               view
+	cols, vocab, hash, _ int32
+}
+
+type chainArgs struct {
+	env
+	b                      batchArgs
+	length                 driver.Ptr
+	first, rest            view
+	width, ahead, slots, _ int32
+}
+
+type shiftArgs struct {
+	env
+	dst, src   batchArgs
+	kept, next view
+}
+
+type acceptArgs struct {
+	env
+	b                  batchArgs
+	kept, next, target view
+}
+
+type commitArgs struct {
+	env
+	b               batchArgs
+	kept            view
+	length          driver.Ptr
+	slots, maxDraft int32
+}
+
+// maxEntries is the number of page table entries that one launch sets.
+const maxEntries = 512
+
+type pagesArgs struct {
+	env
+	dst   driver.Ptr
+	n, _  int32
+	pages [maxEntries]int32
+}
+
+// deltaLayer is DeltaLayer: where one layer's parts lie within a slot's.
+type deltaLayer struct {
+	state, floats   uint64
+	conv, tail      uint64
+	channels, tapsN int32
+}
+
+type slotArgs struct {
+	env
+	length, saved               driver.Ptr
+	state, snap                 driver.Ptr
+	conv, tails                 driver.Ptr
+	layers                      driver.Ptr
+	halfState                   uint64
+	convRing, to, restore, slot int32
+}
+
+type lengthArgs struct {
+	env
+	dst, src driver.Ptr
+	value, _ int32
+}
+
+// layouts gives the sizes that the sources assert, by the name in LAYOUT.
+var layouts = []struct {
+	name string
+	size uintptr
+}{
+	{"embed", unsafe.Sizeof(embedArgs{})},
+	{"move_rows", unsafe.Sizeof(moveArgs{})},
+	{"norm_rows", unsafe.Sizeof(normArgs{})},
+	{"matmul", unsafe.Sizeof(matMulArgs{})},
+	{"attend", unsafe.Sizeof(attendArgs{})},
+	{"delta", unsafe.Sizeof(deltaArgs{})},
+	{"stats", unsafe.Sizeof(statsArgs{})},
+	{"chain", unsafe.Sizeof(chainArgs{})},
+	{"shift", unsafe.Sizeof(shiftArgs{})},
+	{"accept", unsafe.Sizeof(acceptArgs{})},
+	{"commit", unsafe.Sizeof(commitArgs{})},
+	{"set_pages", unsafe.Sizeof(pagesArgs{})},
+	{"slot_copy", unsafe.Sizeof(slotArgs{})},
+	{"set_length", unsafe.Sizeof(lengthArgs{})},
+}
+
+// args returns the parameter area of the next launch as T.
+func args[T any](q *queue) *T { return (*T)(q.stream.Params()) }
+
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}

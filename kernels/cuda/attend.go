@@ -1,0 +1,55 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package cuda
+
+import "exacta.dev/exacta/kernels"
+
+// maxHead is MAX_HEAD: the widest attention head.
+const maxHead = 256
+
+// Attend appends the keys and values of the rows, then attends.
+func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
+	q.do(opAttend, func() {
+		c, g := q.layer(l, kernels.Attention)
+		if q.bad != nil {
+			return
+		}
+		if s.KVHeads != g.KVHeads || s.HeadDim != g.HeadDim || s.QHeads <= 0 || s.QHeads%s.KVHeads != 0 {
+			q.fail("%d query heads over %d KV heads of %d; the cache has %d of %d, and query heads must be a multiple",
+				s.QHeads, s.KVHeads, s.HeadDim, g.KVHeads, g.HeadDim)
+			return
+		}
+		qCols := s.QHeads * s.HeadDim
+		if s.Gated {
+			qCols *= 2
+		}
+		d := q.of(dst, "dst", kernels.BF16, b.Rows, s.QHeads*s.HeadDim)
+		p := q.of(proj, "proj", kernels.BF16, b.Rows, qCols+2*s.KVHeads*s.HeadDim)
+		qn, kn := q.norm(s.QNorm, s.HeadDim, "query norm"), q.norm(s.KNorm, s.HeadDim, "key norm")
+		if q.bad == nil && (int(qn.group) != s.HeadDim || int(kn.group) != s.HeadDim) {
+			q.fail("norms of q and k have groups of %d and %d; a head has %d", qn.group, kn.group, s.HeadDim)
+		}
+		if q.bad == nil && s.FirstKey < 0 {
+			q.fail("first key %d; it must not be negative", s.FirstKey)
+		}
+		at := c.layers[l.Index]
+		a := attendArgs{
+			env: q.head(), dst: d.view(), proj: p.view(), b: q.batch(b),
+			keys: c.kv.at(at.keys), values: c.kv.at(at.values), table: c.pages.ptr,
+			qn: qn.w, kn: kn.w, scale: s.Scale, qEps: qn.eps, kEps: kn.eps,
+			slots: int32(c.spec.Slots), slotPages: int32(c.spec.SlotPages), pages: int32(c.spec.Pages),
+			qHeads: int32(s.QHeads), kvHeads: int32(s.KVHeads), dim: int32(s.HeadDim), gated: flag(s.Gated),
+			qCentered: qn.centered, kCentered: kn.centered, first: int32(s.FirstKey),
+		}
+		if !s.Rope.None() {
+			w := q.weight(s.Rope, kernels.Table, "rope")
+			if q.bad == nil && (s.Rotary <= 0 || s.Rotary%2 != 0 || s.Rotary > s.HeadDim || w.cols != s.Rotary) {
+				q.fail("%d rotary channels of %d with a table of %d columns", s.Rotary, s.HeadDim, w.cols)
+			}
+			a.rope, a.rotary, a.ropeRows = w.ptr, int32(s.Rotary), int32(w.rows)
+		}
+		*args[attendArgs](q) = a
+		q.launch(kAttendAppend, b.Rows, s.KVHeads, 0)
+		q.launch(kAttend, b.Rows, s.QHeads, 0)
+	})
+}

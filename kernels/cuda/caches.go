@@ -1,0 +1,262 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"exacta.dev/exacta/kernels"
+)
+
+// caches is the memory of an engine's sequences.
+type caches struct {
+	be   *Backend
+	id   uint32
+	spec kernels.CacheSpec
+
+	length kernels.Buf // committed length per slot
+	pages  block       // page table [Slots, SlotPages]; -1 is unset
+	saved  block       // length at which each snapshot was taken; -1 is none
+
+	kv      block // keys and values, layer after layer
+	state   block // [Slots, 2, sizes.state] floats
+	records block // [Slots, sizes.records] floats
+	conv    block // [Slots, sizes.conv] BF16
+	snaps   block // [Snapshots, sizes.state] floats
+	tails   block // [Snapshots, sizes.tail] BF16
+	deltas  block // a deltaLayer for each Delta layer
+
+	layers []layerPlace
+	sizes  cacheSizes
+	dead   bool
+}
+
+// layerPlace says where a layer's parts lie: keys and values in bytes of kv, the
+// rest in elements within a slot.
+type layerPlace struct {
+	keys, values     int64
+	state            int64
+	kRec, uRec, gRec int64
+	conv, tail       int64
+}
+
+// cacheSizes are the sums over the Delta layers, in elements, and the lengths of
+// the rings.
+type cacheSizes struct {
+	page                       int64 // bytes of a page over all layers
+	state, records, conv, tail int64
+	ring, convRing             int
+	deltas                     []deltaLayer
+}
+
+// checkSpec validates a cache geometry.
+func checkSpec(s kernels.CacheSpec, shared int) error {
+	if s.Slots <= 0 || s.Pages < 0 || s.SlotPages < 0 || s.Snapshots < 0 {
+		return fmt.Errorf("caches: %d slots, %d pages, %d pages per slot, %d snapshots; slots must be positive, the others not negative",
+			s.Slots, s.Pages, s.SlotPages, s.Snapshots)
+	}
+	if s.MaxDraft < 0 || s.MaxDraft >= kernels.WindowTokens {
+		return fmt.Errorf("caches: MaxDraft %d; it must be from 0 to %d", s.MaxDraft, kernels.WindowTokens-1)
+	}
+	for i, l := range s.Layers {
+		if err := checkLayer(i, l, ringOf(s), shared); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLayer(i int, l kernels.LayerSpec, ring, shared int) error {
+	switch l.Kind {
+	case kernels.Attention:
+		if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim > maxHead {
+			return fmt.Errorf("caches: layer %d: %d KV heads of %d; both must be positive, and a head at most %d", i, l.KVHeads, l.HeadDim, maxHead)
+		}
+	case kernels.Delta:
+		if l.KHeads <= 0 || l.VHeads <= 0 || l.VHeads%l.KHeads != 0 || l.KDim <= 0 || l.VDim <= 0 || l.Conv <= 0 {
+			return fmt.Errorf("caches: layer %d: %d key heads of %d, %d value heads of %d, %d taps; all must be positive and value heads a multiple of key heads",
+				i, l.KHeads, l.KDim, l.VHeads, l.VDim, l.Conv)
+		}
+		if l.KDim > maxDim || l.VDim > maxDim || l.Conv > maxTaps {
+			return fmt.Errorf("caches: layer %d: heads of %d and %d, %d taps; at most %d, %d and %d", i, l.KDim, l.VDim, l.Conv, maxDim, maxDim, maxTaps)
+		}
+		if need := ring * l.KDim * 4; need > shared {
+			return fmt.Errorf("caches: layer %d: %d records of %d need %d bytes of shared memory; a block of this GPU has %d", i, ring, l.KDim, need, shared)
+		}
+	default:
+		return fmt.Errorf("caches: layer %d: unknown kind %d", i, l.Kind)
+	}
+	return nil
+}
+
+// channels is the number of channels that the convolution sees: q, k and v.
+func channels(l kernels.LayerSpec) int { return 2*l.KHeads*l.KDim + l.VHeads*l.VDim }
+
+// ringOf is the number of records that a slot keeps: the open window and the
+// rows of a span that may be dropped.
+func ringOf(s kernels.CacheSpec) int { return kernels.WindowTokens + ceil(s.MaxDraft+1, 8)*8 }
+
+// plan lays out the memory of a slot.
+func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
+	z := cacheSizes{ring: ringOf(spec), convRing: spec.MaxDraft + 1}
+	for _, l := range spec.Layers {
+		if l.Kind == kernels.Delta {
+			z.convRing = max(z.convRing, spec.MaxDraft+l.Conv)
+		}
+	}
+	take := func(sum *int64, n int64) int64 {
+		at := *sum
+		*sum += n
+		return at
+	}
+	places := make([]layerPlace, len(spec.Layers))
+	var kv int64
+	for i, l := range spec.Layers {
+		p := &places[i]
+		if l.Kind == kernels.Attention {
+			one := kernels.PageTokens * int64(l.KVHeads) * int64(l.HeadDim) * 2
+			z.page += 2 * one
+			p.keys, p.values = take(&kv, one*int64(spec.Pages)), take(&kv, one*int64(spec.Pages))
+			continue
+		}
+		ring, c := int64(z.ring), int64(channels(l))
+		floats := int64(l.VHeads) * int64(l.KDim) * int64(l.VDim)
+		p.state = take(&z.state, floats)
+		p.kRec = take(&z.records, ring*int64(l.KHeads)*int64(l.KDim))
+		p.uRec = take(&z.records, ring*int64(l.VHeads)*int64(l.VDim))
+		p.gRec = take(&z.records, ring*int64(l.VHeads))
+		p.conv = take(&z.conv, int64(z.convRing)*c)
+		p.tail = take(&z.tail, int64(l.Conv-1)*c)
+		z.deltas = append(z.deltas, deltaLayer{
+			state: uint64(p.state), floats: uint64(floats), conv: uint64(p.conv), tail: uint64(p.tail),
+			channels: int32(c), tapsN: int32(l.Conv),
+		})
+	}
+	return places, z
+}
+
+// Caches allocates the caches of an engine, or nothing: a refusal for lack of
+// memory is ErrOutOfMemory.
+func (be *Backend) Caches(spec kernels.CacheSpec) (kernels.Caches, error) {
+	if err := be.usable("caches"); err != nil {
+		return nil, err
+	}
+	if err := checkSpec(spec, be.sharedLimit()); err != nil {
+		return nil, err
+	}
+	spec.Layers = slices.Clone(spec.Layers)
+	c := &caches{be: be, id: handles.Add(1), spec: spec}
+	c.layers, c.sizes = plan(spec)
+	if err := c.allocate(); err != nil {
+		be.q.settle(be.release(c.blocks()...))
+		be.Free(c.length)
+		return nil, fmt.Errorf("caches: %w", err)
+	}
+	be.caches[c.id] = c
+	return c, nil
+}
+
+func (c *caches) allocate() error {
+	slots, snaps, z := int64(c.spec.Slots), int64(c.spec.Snapshots), c.sizes
+	var err error
+	if c.length, err = c.be.newBuffer(kernels.Tables, kernels.I32, c.spec.Slots, 1); err != nil {
+		return err
+	}
+	const one = int64(unsafe.Sizeof(deltaLayer{}))
+	for _, b := range []struct {
+		dst     *block
+		purpose kernels.Purpose
+		bytes   int64
+		fill    byte
+	}{
+		{&c.pages, kernels.Tables, 4 * slots * int64(c.spec.SlotPages), 0xff},
+		{&c.saved, kernels.Tables, 4 * snaps, 0xff},
+		{&c.deltas, kernels.Tables, one * int64(len(z.deltas)), 0},
+		{&c.kv, kernels.KV, z.page * int64(c.spec.Pages), 0},
+		{&c.state, kernels.State, 4 * slots * 2 * z.state, 0},
+		{&c.records, kernels.State, 4 * slots * z.records, 0},
+		{&c.conv, kernels.State, 2 * slots * z.conv, 0},
+		{&c.snaps, kernels.State, 4 * snaps * z.state, 0},
+		{&c.tails, kernels.State, 2 * snaps * z.tail, 0},
+	} {
+		if *b.dst, err = c.be.zeroed(b.purpose, b.bytes, b.fill); err != nil {
+			return err
+		}
+	}
+	if len(z.deltas) == 0 {
+		return nil
+	}
+	return c.be.q.upload(c.deltas.ptr, c.deltas.bytes, func(dst []byte) error {
+		copy(dst, unsafe.Slice((*byte)(unsafe.Pointer(&z.deltas[0])), c.deltas.bytes))
+		return nil
+	})
+}
+
+func (c *caches) blocks() []block {
+	return []block{c.pages, c.saved, c.deltas, c.kv, c.state, c.records, c.conv, c.snaps, c.tails}
+}
+
+// ID returns the number that layer handles carry.
+func (c *caches) ID() uint32 { return c.id }
+
+// Layer returns the handle of layer i.
+func (c *caches) Layer(i int) kernels.Layer { return kernels.Layer{Caches: c.id, Index: int32(i)} }
+
+// Spec returns what the caches were made for.
+func (c *caches) Spec() kernels.CacheSpec { return c.spec }
+
+// Len is the table of committed lengths.
+func (c *caches) Len() kernels.Buf { return c.length }
+
+// Bytes returns the memory behind one page, one slot (both states, records,
+// convolution inputs) and one snapshot. Tables are not in it.
+func (c *caches) Bytes() (page, slot, snapshot int64) {
+	z := c.sizes
+	return z.page, 4*(2*z.state+z.records) + 2*z.conv, 4*z.state + 2*z.tail
+}
+
+// Close waits for the queue and frees the memory.
+func (c *caches) Close() error {
+	if c.dead || c.be.closed {
+		return nil
+	}
+	if err := c.be.usable("close caches"); err != nil {
+		return err
+	}
+	c.dead = true
+	delete(c.be.caches, c.id)
+	c.be.Free(c.length)
+	return c.be.release(c.blocks()...)
+}
+
+// caches resolves caches by handle number.
+func (q *queue) caches(id uint32) *caches {
+	c, ok := q.be.caches[id]
+	if !ok {
+		q.fail("caches %d are not of this backend, or closed", id)
+		return nil
+	}
+	if q.recording != nil {
+		q.recording.bufs[c.length.ID] = true // dies with the caches
+	}
+	return c
+}
+
+// layer resolves a layer handle of a kind.
+func (q *queue) layer(l kernels.Layer, k kernels.LayerKind) (*caches, kernels.LayerSpec) {
+	c := q.caches(l.Caches)
+	if q.bad != nil {
+		return nil, kernels.LayerSpec{}
+	}
+	if l.Index < 0 || int(l.Index) >= len(c.spec.Layers) {
+		q.fail("layer %d of %d", l.Index, len(c.spec.Layers))
+		return nil, kernels.LayerSpec{}
+	}
+	g := c.spec.Layers[l.Index]
+	if g.Kind != k {
+		q.fail("layer %d is of kind %d; it must be of kind %d", l.Index, g.Kind, k)
+	}
+	return c, g
+}

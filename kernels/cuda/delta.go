@@ -1,0 +1,58 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package cuda
+
+import (
+	"math"
+
+	"exacta.dev/exacta/kernels"
+)
+
+// Limits of the delta kernels: MAX_DIM and MAX_TAPS.
+const (
+	maxDim  = 256
+	maxTaps = 8
+)
+
+// Delta runs a Gated DeltaNet layer: the recurrence, then what later steps need.
+func (q *queue) Delta(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch, s *kernels.DeltaSpec) {
+	q.do(opDelta, func() {
+		c, g := q.layer(l, kernels.Delta)
+		if q.bad != nil {
+			return
+		}
+		if s.KHeads != g.KHeads || s.VHeads != g.VHeads || s.KDim != g.KDim || s.VDim != g.VDim || s.Conv != g.Conv {
+			q.fail("heads %d of %d and %d of %d, %d taps; the cache has %d of %d and %d of %d, %d taps", s.KHeads, s.KDim,
+				s.VHeads, s.VDim, s.Conv, g.KHeads, g.KDim, g.VHeads, g.VDim, g.Conv)
+			return
+		}
+		if s.Gate != kernels.SiLU && s.Gate != kernels.Sigmoid {
+			q.fail("gate activation %d; it must be SiLU or Sigmoid", s.Gate)
+		}
+		d := q.of(dst, "dst", kernels.BF16, b.Rows, s.VHeads*s.VDim)
+		p := q.of(proj, "proj", kernels.BF16, b.Rows, channels(g)+s.VHeads*s.VDim+2*s.VHeads)
+		taps := q.weight(s.Taps, kernels.Taps, "taps")
+		if q.bad == nil && (taps.rows != channels(g) || taps.cols != s.Conv) {
+			q.fail("taps are [%d, %d]; they must be [%d, %d]", taps.rows, taps.cols, channels(g), s.Conv)
+		}
+		n := q.norm(s.Norm, s.VDim, "norm")
+		if q.bad == nil && int(n.group) != s.VDim || n.centered != 0 {
+			q.fail("norm has groups of %d, centered %t; it must be plain over a head of %d", n.group, n.centered != 0, s.VDim)
+		}
+		at := c.layers[l.Index]
+		*args[deltaArgs](q) = deltaArgs{
+			env: q.head(), dst: d.view(), proj: p.view(), b: q.batch(b),
+			taps: taps.ptr, aLog: q.vector(s.ALog, s.VHeads, "a_log"), dtBias: q.vector(s.DtBias, s.VHeads, "dt_bias"), nw: n.w,
+			state: c.state.at(at.state * 4), slotState: uint64(2 * c.sizes.state), halfState: uint64(c.sizes.state),
+			kRec: c.records.at(at.kRec * 4), uRec: c.records.at(at.uRec * 4), gRec: c.records.at(at.gRec * 4),
+			slotRec: uint64(c.sizes.records), conv: c.conv.at(at.conv * 2), slotConv: uint64(c.sizes.conv),
+			length: q.be.bufs[c.length.ID].ptr, eps: n.eps, qScale: float32(1 / math.Sqrt(float64(s.KDim))),
+			kHeads: int32(s.KHeads), vHeads: int32(s.VHeads), kDim: int32(s.KDim), vDim: int32(s.VDim),
+			tapsN: int32(s.Conv), gate: int32(s.Gate),
+			ring: int32(c.sizes.ring), convRing: int32(c.sizes.convRing), slots: int32(c.spec.Slots),
+		}
+		q.launch(kDelta, s.VHeads, b.Spans, c.sizes.ring*s.KDim*4)
+		q.launch(kDeltaKeep, b.Rows, 1, 0)
+		q.launch(kDeltaInputs, b.Rows, 1, 0)
+	})
+}

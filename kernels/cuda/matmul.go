@@ -1,0 +1,80 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package cuda
+
+import "exacta.dev/exacta/kernels"
+
+// Tiles of the matrix product: outputs of a block, and its rows of x.
+const (
+	tileOutputs = 64
+	smallTile   = 8
+	largeTile   = 32
+)
+
+// sharedDefault is the dynamic shared memory that every kernel may use.
+const sharedDefault = 48 << 10
+
+// MatMul computes act(norm(x) Wᵀ) + residual. The tile follows the number of
+// rows; the bits do not.
+func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kernels.Linear) {
+	q.do(opMatMul, func() {
+		w := q.weight(h, kernels.Matrix, "w")
+		cols := w.rows
+		switch {
+		case q.bad != nil:
+			return
+		case l.Act > kernels.SwiGLU:
+			q.fail("unknown activation %d", l.Act)
+		case (l.Act == kernels.SwiGLU) != w.paired:
+			q.fail("activation %d on weight %s, paired %t; SwiGLU and paired weights go together", l.Act, w.name, w.paired)
+		case w.paired:
+			cols /= 2
+		}
+		d := q.float(dst, "dst", 0, cols)
+		s := q.of(x, "x", kernels.BF16, d.rows, w.cols)
+		n := q.norm(l.In, w.cols, "input norm")
+		a := matMulArgs{
+			env: q.head(), dst: d.view(), x: s.view(), w: w.ptr, nw: n.w,
+			rows: int32(d.rows), n: int32(cols), k: int32(w.cols),
+			act: int32(l.Act), dstF32: flag(d.kind == kernels.F32),
+			group: n.group, centered: n.centered, eps: n.eps,
+		}
+		if !l.Residual.None() {
+			r := q.float(l.Residual, "residual", d.rows, cols)
+			a.res, a.resF32 = r.view(), flag(r.kind == kernels.F32)
+		}
+		if q.bad != nil {
+			return
+		}
+		kernel, tile := matMulKernel(d.rows, w.cols, s, w.paired)
+		shared := 0
+		if n.w != 0 {
+			shared = tile * (w.cols / int(n.group)) * 4
+		}
+		if shared > sharedDefault {
+			q.fail("input norm has %d groups; at most %d fit", w.cols/int(n.group), sharedDefault/4/tile)
+		}
+		*args[matMulArgs](q) = a
+		q.launch(kernel, ceil(cols, tileOutputs), ceil(d.rows, tile), shared)
+		c := q.counts()
+		c.MatMulRows += uint64(d.rows)
+		c.MACs += uint64(d.rows) * uint64(w.rows) * uint64(w.cols)
+		c.WeightBytes += uint64(w.bytes)
+	})
+}
+
+// matMulKernel picks a form of the product: its tile of rows, and whether
+// operands can be loaded two elements at a time.
+func matMulKernel(rows, k int, x operand, paired bool) (kernelID, int) {
+	id, tile := kMatMul, smallTile
+	if rows > smallTile {
+		id, tile = id+4, largeTile
+	}
+	if k%16 == 0 && x.ld%2 == 0 && x.p%4 == 0 {
+		id += 2
+	}
+	if paired {
+		id++
+	}
+	return id, tile
+}

@@ -1,0 +1,20 @@
+package cuda
+
+import "errors"
+
+// DefaultMemoryFraction is the share of a GPU's memory that a backend may take
+// when Options does not say.
+const DefaultMemoryFraction = 0.9
+
+// Options says which GPU to use and how much of it.
+type Options struct {
+	// Device is the ordinal of the GPU as the driver counts.
+	Device int
+	// MemoryFraction is the share of the GPU's memory, above 0 and at most
+	// 1, that the backend may take; 0 means DefaultMemoryFraction.
+	MemoryFraction float64
+}
+
+// ErrOutOfMemory is in the chain of errors of Load, Alloc and Caches that were
+// refused for lack of memory. The backend goes on as before.
+var ErrOutOfMemory = errors.New("out of GPU memory")

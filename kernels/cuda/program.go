@@ -1,0 +1,170 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package cuda
+
+import (
+	"embed"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"exacta.dev/exacta/kernels/cuda/driver"
+)
+
+//go:embed src/*.cuh src/*.cu
+var sources embed.FS
+
+// sourceFiles are the files of src that are compiled, each behind common.cuh.
+var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables"}
+
+// architectures are the compute capabilities that the sources are compiled for:
+// the first of each generation, whose cubins later ones of it run too.
+var architectures = []int{80, 90, 100, 120}
+
+// kernelID names a kernel.
+type kernelID uint8
+
+const (
+	kEmbed kernelID = iota
+	kMove
+	kNorm
+	kMatMul     // of eight, see matMulKernel
+	kMatMulLast = kMatMul + 7
+)
+
+const (
+	kAttendAppend kernelID = kMatMulLast + 1 + iota
+	kAttend
+	kDelta
+	kDeltaKeep
+	kDeltaInputs
+	kStats
+	kChain
+	kShift
+	kAccept
+	kCommit
+	kSetPages
+	kSlotCopy
+	kSetLength
+	numKernels
+)
+
+// kernelTable says where each kernel is and how large its arguments are.
+var kernelTable = [numKernels]struct {
+	file, name string
+	args       uintptr
+}{
+	kEmbed:        {"rows", "embed", unsafe.Sizeof(embedArgs{})},
+	kMove:         {"rows", "move_rows", unsafe.Sizeof(moveArgs{})},
+	kNorm:         {"rows", "norm_rows", unsafe.Sizeof(normArgs{})},
+	kMatMul:       {"matmul", "matmul_8_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 1:   {"matmul", "matmul_8_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 2:   {"matmul", "matmul_8_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 3:   {"matmul", "matmul_8_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 4:   {"matmul", "matmul_32_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 5:   {"matmul", "matmul_32_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 6:   {"matmul", "matmul_32_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 7:   {"matmul", "matmul_32_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kAttendAppend: {"attend", "attend_append", unsafe.Sizeof(attendArgs{})},
+	kAttend:       {"attend", "attend", unsafe.Sizeof(attendArgs{})},
+	kDelta:        {"delta", "delta", unsafe.Sizeof(deltaArgs{})},
+	kDeltaKeep:    {"delta", "delta_keep", unsafe.Sizeof(deltaArgs{})},
+	kDeltaInputs:  {"delta", "delta_inputs", unsafe.Sizeof(deltaArgs{})},
+	kStats:        {"stats", "stats", unsafe.Sizeof(statsArgs{})},
+	kChain:        {"tables", "chain", unsafe.Sizeof(chainArgs{})},
+	kShift:        {"tables", "shift", unsafe.Sizeof(shiftArgs{})},
+	kAccept:       {"tables", "accept", unsafe.Sizeof(acceptArgs{})},
+	kCommit:       {"tables", "commit", unsafe.Sizeof(commitArgs{})},
+	kSetPages:     {"tables", "set_pages", unsafe.Sizeof(pagesArgs{})},
+	kSlotCopy:     {"tables", "slot_copy", unsafe.Sizeof(slotArgs{})},
+	kSetLength:    {"tables", "set_length", unsafe.Sizeof(lengthArgs{})},
+}
+
+// threads is THREADS: the block size of every kernel.
+const threads = 128
+
+// architectureOf returns the architecture whose cubins run on a device.
+func architectureOf(dev driver.Device) (int, error) {
+	best := 0
+	for _, a := range architectures {
+		if a/10 == dev.Major && a%10 <= dev.Minor {
+			best = a
+		}
+	}
+	if best == 0 {
+		return 0, fmt.Errorf("%s has compute capability %d.%d; the kernels are for 8.x, 9.x, 10.x and 12.x", dev.Name, dev.Major, dev.Minor)
+	}
+	return best, nil
+}
+
+// compileOptions are the options of NVRTC for an architecture.
+func compileOptions(arch int) []string {
+	o := []string{fmt.Sprintf("--gpu-architecture=sm_%d", arch), "--std=c++17", "--fmad=false", "--diag-suppress=177"}
+	for _, l := range layouts {
+		o = append(o, fmt.Sprintf("-DSIZE_%s=%d", l.name, l.size))
+	}
+	return o
+}
+
+// source returns the text of a source file behind the common part.
+func source(file string) (string, error) {
+	common, err := sources.ReadFile("src/common.cuh")
+	if err != nil {
+		return "", err
+	}
+	own, err := sources.ReadFile("src/" + file + ".cu")
+	if err != nil {
+		return "", err
+	}
+	return string(common) + "#line 1 \"" + file + ".cu\"\n" + string(own), nil
+}
+
+// cubins returns the machine code of all sources for an architecture, from the
+// cache where it is there, else freshly compiled. NVRTC is opened only if
+// something must be compiled.
+func cubins(arch int) (map[string][]byte, error) {
+	out := make(map[string][]byte)
+	missing := make(map[string]string)
+	cache := openCache()
+	opts := compileOptions(arch)
+	for _, f := range sourceFiles {
+		text, err := source(f)
+		if err != nil {
+			return nil, err
+		}
+		if bin := cache.get(cacheKey(text, opts)); bin != nil {
+			out[f] = bin
+		} else {
+			missing[f] = text
+		}
+	}
+	if len(missing) == 0 {
+		return out, nil
+	}
+	nvrtc, err := driver.OpenCompiler()
+	if err != nil {
+		return nil, err
+	}
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		first error
+	)
+	for f, text := range missing {
+		wg.Go(func() {
+			bin, err := nvrtc.Compile(f+".cu", text, opts)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				if first == nil {
+					first = err
+				}
+				return
+			}
+			out[f] = bin
+			cache.put(cacheKey(text, opts), bin)
+		})
+	}
+	wg.Wait()
+	return out, first
+}

@@ -1,0 +1,30 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package cuda
+
+import "exacta.dev/exacta/kernels"
+
+// maxLogits is the widest row that the hash can fold: 512 segments.
+const maxLogits = 512 * kernels.HashSegment
+
+// Stats reduces each row of logits. A NaN is below every number, and of equal
+// logits the lowest id comes first.
+func (q *queue) Stats(dst, logits kernels.Buf, vocab int, hash bool) {
+	q.do(opStats, func() {
+		d := q.of(dst, "dst", kernels.I32, 0, kernels.StatCols)
+		x := q.of(logits, "logits", kernels.F32, d.rows, -1)
+		switch {
+		case q.bad != nil:
+		case vocab < 2 || vocab > x.cols:
+			q.fail("vocabulary of %d in %d columns; it must be from 2 to that", vocab, x.cols)
+		case x.cols > maxLogits:
+			q.fail("logits have %d columns; at most %d can be hashed", x.cols, maxLogits)
+		}
+		*args[statsArgs](q) = statsArgs{
+			env: q.head(), dst: d.view(), x: x.view(),
+			cols: int32(x.cols), vocab: int32(vocab), hash: flag(hash),
+		}
+		q.launch(kStats, d.rows, 1, 0)
+		q.counts().LogitRows += uint64(d.rows)
+	})
+}
