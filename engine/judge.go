@@ -199,6 +199,9 @@ func (e *Engine) advance(after []sched.Op) error {
 	}
 	for _, op := range after {
 		seq := e.seqs[op.ID]
+		if seq.length != op.Length {
+			continue // it failed in this step; the scheduler lets the snapshot go
+		}
 		e.q.Save(e.caches, op.Slot, op.Snapshot)
 		if d := seq.drafter; d != nil && d.device != nil {
 			if err := d.device.Save(e.q, seq, op.Snapshot); err != nil {

@@ -1,0 +1,49 @@
+# exacta: build, test and measure. Only Go is needed; .ci/run installs the rest.
+GO ?= go
+export CGO_ENABLED = 0
+
+.PHONY: build test race soak bench lint generate test-gpu fuzz
+
+build:
+	$(GO) build ./...
+
+# The same command that README gives.
+test:
+	$(GO) test ./...
+
+# The race detector needs cgo and a C compiler.
+race:
+	CGO_ENABLED=1 $(GO) test -race -short ./engine/... ./kernels/cpu/... ./kernels/fakedev/... ./acceptance/... ./internal/metamorphic/...
+
+# Longer runs of the random suites.
+soak:
+	EXACTA_SOAK=1 $(GO) test -timeout 3h ./engine/... ./kernels/... ./verify/... ./draft/...
+	$(GO) test -timeout 3h ./internal/metamorphic -programs 5000 -seed 100000 -v
+
+bench:
+	$(GO) run ./cmd/exacta bench decode --shape qwen3-0.6b
+	$(GO) run ./cmd/exacta bench decode
+
+lint:
+	$(GO) vet ./...
+	$(GO) vet -tags nogpu,noembed ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	test -z "$$(gofmt -l .)"
+
+# Generated files (kernels, goldens of tables) must be up to date.
+generate:
+	$(GO) generate ./...
+
+FUZZTIME ?= 10s
+fuzz:
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+
+# On a machine with an NVIDIA GPU. The binaries run without Go, so they can be
+# built here and carried there: make test-gpu RUN=false
+RUN ?= true
+test-gpu:
+	mkdir -p build/gpu
+	$(GO) test -c -ldflags '-s -w' -o build/gpu/ ./kernels/cuda/...
+	if $(RUN); then for t in build/gpu/*.test; do $$t -test.v || exit 1; done; fi

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"exacta.dev/exacta/experiments"
+)
+
+func newAuditCommand(o *options) *cobra.Command {
+	var only string
+	cmd := &cobra.Command{
+		Use: "audit RUN --only tokens", Short: "prove a run's outputs by replaying it plainly", Args: cobra.ExactArgs(1),
+		Long: `audit --only tokens replays a run's prompts by plain decoding of one sequence and
+compares every token, and the hash of every logits row behind one, bit for bit.
+Exit code 0: all equal; 1: not, or not checkable here.`,
+		Example: "  exacta audit runs/quickstart-20260101-120000 --only tokens",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if only != "tokens" {
+				return fmt.Errorf("--only %q; this version has the audit: tokens", only)
+			}
+			res, err := experiments.AuditTokens(cmd.Context(), args[0], progressTo(cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			if o.json {
+				err = printJSON(cmd.OutOrStdout(), map[string]any{"tokens": res})
+			} else {
+				err = printAudit(cmd, res)
+			}
+			if err == nil && res.Verdict != experiments.Pass {
+				err = errFalse
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&only, "only", "tokens", "which audit to run: tokens")
+	return cmd
+}
+
+func printAudit(cmd *cobra.Command, res *experiments.TokensAudit) error {
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "tokens: %s (run %s: %d requests, %d tokens and logits rows compared with plain decoding, %d requests skipped)\n",
+		res.Verdict, res.Run, res.Requests, res.Tokens, res.Skipped)
+	if res.Why != "" {
+		fmt.Fprintln(w, "  "+res.Why)
+	}
+	for i, d := range res.Divergences {
+		if i == 20 {
+			fmt.Fprintf(w, "  ... and %d more\n", len(res.Divergences)-i)
+			break
+		}
+		fmt.Fprintln(w, "  "+d.String())
+	}
+	return nil
+}

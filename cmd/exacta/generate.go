@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/tokenizer"
+	"exacta.dev/exacta/experiments"
+	"exacta.dev/exacta/verify"
+)
+
+type generateFlags struct {
+	modelFlags
+	draft, rule  string
+	k, maxTokens int
+	ignoreEOS    bool
+	color        string
+	sampling     experiments.Sampling
+}
+
+func newGenerateCommand(o *options) *cobra.Command {
+	var f generateFlags
+	cmd := &cobra.Command{
+		Use: "generate PROMPT", Short: "continue a prompt, streamed and coloured by how each token came", Args: cobra.ExactArgs(1),
+		Long: `generate streams the continuation of a prompt. In a terminal, accepted drafts are
+green, corrections of a rejected draft red, bonus tokens after a draft that was
+accepted whole cyan, and tokens of steps without drafts plain.`,
+		Example: `  exacta generate "package main"
+  exacta generate --draft none --json "func Max(a, b int) int {"
+  exacta generate --draft mtp --k 4 --rule coupled --temperature 0.8 --seed 7 "type Server struct {"`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.draft, "draft", "mtp", "draft strategy (exacta drafters)")
+	cmd.Flags().StringVar(&f.rule, "rule", "greedy", "acceptance rule (exacta rules)")
+	cmd.Flags().IntVar(&f.k, "k", 3, "drafts per step")
+	cmd.Flags().IntVar(&f.maxTokens, "max-tokens", 128, "tokens to generate")
+	cmd.Flags().BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on past the end of text")
+	cmd.Flags().StringVar(&f.color, "color", "auto", "auto, always or never")
+	cmd.Flags().Float32Var(&f.sampling.Temperature, "temperature", 0, "0 is greedy")
+	cmd.Flags().IntVar(&f.sampling.TopK, "top-k", 0, "0 is off")
+	cmd.Flags().Float32Var(&f.sampling.TopP, "top-p", 1, "1 is off")
+	cmd.Flags().Float32Var(&f.sampling.MinP, "min-p", 0, "0 is off")
+	cmd.Flags().Float32Var(&f.sampling.RepetitionPenalty, "repetition-penalty", 1, "1 is off")
+	cmd.Flags().Float32Var(&f.sampling.PresencePenalty, "presence-penalty", 0, "0 is off")
+	cmd.Flags().Float32Var(&f.sampling.FrequencyPenalty, "frequency-penalty", 0, "0 is off")
+	cmd.Flags().Uint64Var(&f.sampling.Seed, "seed", 0, "seed of the random streams")
+	return cmd
+}
+
+// generated is the JSON result.
+type generated struct {
+	Text         string           `json:"text"`
+	PromptTokens int              `json:"prompt_tokens"`
+	Tokens       []generatedToken `json:"tokens"`
+	Finish       engine.Finish    `json:"finish"`
+	Drafter      string           `json:"drafter"`
+	K            int              `json:"k"`
+	Rule         string           `json:"rule"`
+	Proposed     int              `json:"proposed"`
+	Accepted     int              `json:"accepted"`
+	Steps        int              `json:"steps"`
+	AcceptLength float64          `json:"accept_length"`
+	TokS         float64          `json:"tok_s"`
+	Simulated    bool             `json:"simulated"`
+}
+
+type generatedToken struct {
+	ID   int32  `json:"id"`
+	Kind string `json:"kind"` // accepted, correction, bonus or sampled
+}
+
+func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error {
+	if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
+		return fmt.Errorf("--color %q; use auto, always or never", f.color)
+	}
+	l, err := f.load(0)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ids, err := l.encode(prompt)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	p := &painter{w: out, dec: l.Tokenizer.NewDecoder(true), colour: f.color == "always" || f.color == "auto" && isTerminal(out)}
+	if o.json {
+		p.w = io.Discard
+	}
+	fmt.Fprint(p.w, prompt)
+	res := &generated{PromptTokens: len(ids), Drafter: f.draft, K: f.k, Rule: f.rule}
+	e, err := f.engine(l, len(ids), engine.Listener{Emitted: func(_ *engine.Sequence, r *engine.Record) {
+		res.add(r)
+		p.record(r)
+	}})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	drafter := f.draft
+	if drafter == "none" {
+		drafter = ""
+	}
+	seq, err := e.Submit(engine.Request{
+		ID: "generate", Prompt: ids, MaxNew: f.maxTokens, Params: f.sampling.Params(0), Drafter: drafter, K: f.k,
+		Stop: l.Source.Config().EOS, IgnoreStop: f.ignoreEOS,
+	})
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	ctx := cmd.Context()
+	if err := e.Run(func() bool { return ctx.Err() != nil }); err != nil {
+		return err
+	}
+	p.flush()
+	if ctx.Err() != nil {
+		return experiments.ErrInterrupted
+	}
+	if seq.Err() != nil {
+		return seq.Err()
+	}
+	res.finish(seq, l.Tokenizer, time.Since(start))
+	if o.json {
+		return printJSON(out, res)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d tokens, %.0f tok/s, accept length %.2f (%d of %d drafts accepted), %s\n",
+		len(res.Tokens), res.TokS, res.AcceptLength, res.Accepted, res.Proposed, res.Finish)
+	return nil
+}
+
+// engine makes an engine for one sequence.
+func (f *generateFlags) engine(l *loaded, prompt int, listener engine.Listener) (*engine.Engine, error) {
+	rule, err := verify.New(f.rule)
+	if err != nil {
+		return nil, err
+	}
+	st, err := draft.New(f.draft)
+	if err != nil {
+		return nil, err
+	}
+	drafters := map[string]engine.Drafter{}
+	if f.draft != "none" {
+		d, err := st.Provision(draft.Env{Backend: l.backend, Model: l.m, Vocab: l.Vocab()})
+		if err != nil {
+			return nil, err
+		}
+		drafters[f.draft] = d
+	}
+	return engine.New(l.m, engine.Config{
+		MaxTokens: min(l.m.MaxTokens, max(prompt+f.maxTokens, prompt+1)), MaxSequences: 1, MaxDraft: max(1, f.k), Vocab: l.Vocab(),
+	}, drafters, rule, nil, listener)
+}
+
+func (g *generated) add(r *engine.Record) {
+	g.Proposed += int(r.KExecuted)
+	g.Accepted += int(r.Accepted)
+	if r.Phase == engine.Decode {
+		g.Steps++
+		g.AcceptLength += float64(r.Accepted.Length())
+	}
+	for i, id := range r.EmittedIDs {
+		g.Tokens = append(g.Tokens, generatedToken{id, kindOf(r, i)})
+	}
+}
+
+// kindOf says how emitted token i of a record came.
+func kindOf(r *engine.Record, i int) string {
+	if i < int(r.Accepted) {
+		return "accepted"
+	}
+	return string(r.NextKind)
+}
+
+func (g *generated) finish(seq *engine.Sequence, t *tokenizer.Tokenizer, took time.Duration) {
+	g.Finish = seq.Finish()
+	g.Text = t.Decode(seq.Output(), true)
+	g.TokS = float64(len(g.Tokens)) / took.Seconds()
+	if g.Steps > 0 {
+		g.AcceptLength /= float64(g.Steps)
+	}
+}
+
+// painter writes tokens as text, coloured by their kind.
+type painter struct {
+	w      io.Writer
+	dec    *tokenizer.Decoder
+	colour bool
+}
+
+var colours = map[string]string{"accepted": "\x1b[32m", string(engine.NextCorrection): "\x1b[31m", string(engine.NextBonus): "\x1b[36m"}
+
+func (p *painter) record(r *engine.Record) {
+	for i, id := range r.EmittedIDs {
+		p.write(p.dec.Push(id), kindOf(r, i))
+	}
+}
+
+func (p *painter) write(text, kind string) {
+	if c := colours[kind]; p.colour && c != "" && text != "" {
+		// A colour must not run over a line's end.
+		text = c + strings.ReplaceAll(text, "\n", "\x1b[0m\n"+c) + "\x1b[0m"
+	}
+	fmt.Fprint(p.w, text)
+}
+
+func (p *painter) flush() { fmt.Fprintln(p.w, p.dec.Flush()) }
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/experiments"
+	"exacta.dev/exacta/kernels"
+)
+
+// modelFlags say which model runs where.
+type modelFlags struct {
+	model, backend, kernels string
+	threads                 int
+}
+
+func (f *modelFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.model, "model", registry.Embedded, "embedded, random:SHAPE, or a directory with config.json")
+	cmd.Flags().StringVar(&f.backend, "backend", "cpu", fmt.Sprintf("one of %v", experiments.Backends))
+	cmd.Flags().StringVar(&f.kernels, "kernels", "", "force a CPU kernel set: avx512bf16, avx512f, avx2, go (default: the best, or EXACTA_KERNELS)")
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (default: all cores)")
+}
+
+// loaded is an opened and loaded model.
+type loaded struct {
+	*registry.Entry
+	backend kernels.Backend
+	m       *model.Model
+}
+
+func (f *modelFlags) load(maxTokens int) (*loaded, error) {
+	e, err := registry.Open(f.model)
+	if err != nil {
+		return nil, err
+	}
+	l := &loaded{Entry: e}
+	if l.backend, err = experiments.OpenBackend(f.backend, f.threads, f.kernels); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if l.m, err = model.Load(l.backend, e.Source, model.Options{MaxTokens: maxTokens, MTP: true}); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close releases the backend and the files.
+func (l *loaded) Close() error {
+	var err error
+	if l.backend != nil {
+		err = l.backend.Close()
+	}
+	return errors.Join(err, l.Entry.Close())
+}
+
+// encode turns a prompt's text into ids, and says what is wrong with it.
+func (l *loaded) encode(text string) ([]int32, error) {
+	if l.Tokenizer == nil {
+		return nil, fmt.Errorf("model %s has no tokenizer; give --ids", l.Name)
+	}
+	if text == "" {
+		return nil, errors.New("the prompt is empty; give some text")
+	}
+	ids, err := l.Tokenizer.EncodeStrict(text, true)
+	if err != nil {
+		return nil, fmt.Errorf("prompt: %w", err)
+	}
+	return ids, nil
+}

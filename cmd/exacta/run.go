@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"exacta.dev/exacta/experiments"
+)
+
+func newRunCommand(o *options) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "run [CONFIG.yaml]", Short: "run an experiment and print its table", Args: cobra.MaximumNArgs(1),
+		Long: `run measures draft strategies against plain decoding, in interleaved rounds, and
+proves that their outputs are equal. It writes a run directory with records,
+outputs, summary.json, configuration and provenance, and ends with a table.
+Without a file it runs the quickstart experiment on the embedded model. Exit code
+1 means that some output was not exact.`,
+		Example: `  exacta run
+  exacta run experiments/quickstart.yaml --dir runs/mine
+  exacta run --json | jq '.runs[] | {drafter, k, ratio_to_plain, exact}'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := experiments.Quickstart()
+			if len(args) == 1 {
+				cfg, err = experiments.LoadConfig(args[0])
+			}
+			if err != nil {
+				return err
+			}
+			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{
+				Dir: dir, Version: version(), Progress: progressTo(cmd.ErrOrStderr()),
+			})
+			if err != nil && !(errors.Is(err, experiments.ErrInterrupted) && sum != nil) {
+				return err
+			}
+			if e := showRun(cmd.OutOrStdout(), o, sum); e != nil {
+				return errors.Join(err, e)
+			}
+			if err == nil && !sum.AllExact() {
+				err = errFalse
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "run directory (default runs/NAME-TIME)")
+	return cmd
+}
+
+func showRun(w io.Writer, o *options, sum *experiments.Summary) error {
+	if o.json {
+		return printJSON(w, sum)
+	}
+	if err := sum.Table(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d prompts; records, outputs and summary.json in %s\n", sum.Prompts, sum.Dir)
+	return err
+}
+
+// progressTo writes what is being done: one line that is rewritten in a
+// terminal, nothing elsewhere.
+func progressTo(w io.Writer) func(string) {
+	f, ok := w.(*os.File)
+	if !ok || !isTerminal(f) {
+		return func(string) {}
+	}
+	return func(text string) { fmt.Fprintf(f, "\r\x1b[K%s", text) }
+}

@@ -1,0 +1,26 @@
+package experiments
+
+import (
+	"fmt"
+
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cpu"
+	"exacta.dev/exacta/kernels/cuda"
+	"exacta.dev/exacta/kernels/ref"
+)
+
+// Backends lists the names that OpenBackend knows.
+var Backends = []string{"cpu", "ref", "cuda"}
+
+// OpenBackend opens a backend by name. threads and set matter to cpu alone.
+func OpenBackend(name string, threads int, set string) (kernels.Backend, error) {
+	switch name {
+	case "cpu":
+		return cpu.New(cpu.Options{Threads: threads, Kernels: set})
+	case "ref":
+		return ref.New(), nil
+	case "cuda":
+		return cuda.Open(cuda.Options{})
+	}
+	return nil, fmt.Errorf("backend %q is not known; use one of %v", name, Backends)
+}

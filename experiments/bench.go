@@ -1,0 +1,274 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/verify"
+)
+
+// Calibrated is a backend that can measure the machine's limits: a plain read
+// loop over its weights and its arithmetic peak.
+type Calibrated interface {
+	kernels.Backend
+	ReadWeights(passes int) (bytes int64, took time.Duration)
+	PeakMACs(iterations int) (macs int64, took time.Duration)
+}
+
+// BenchOptions say what exacta bench measures.
+type BenchOptions struct {
+	Model           string
+	Backend         string
+	Kernels         string
+	Threads         int
+	Rows            []int // rows of a verification
+	Prompt, Context int   // tokens before the decode step; length of the prefill
+	Rounds          int
+	Steps           int // decode steps per round and row count
+}
+
+// BenchResult holds what one interleaved run measured. Times are the best of
+// the rounds; ratios compare figures of the same run.
+type BenchResult struct {
+	Model   string       `json:"model"`
+	Info    kernels.Info `json:"backend"`
+	Rounds  int          `json:"rounds"`
+	Machine struct {
+		ReadBytesS float64 `json:"read_bytes_s"` // plain read loop over the weights
+		PeakMACS   float64 `json:"peak_macs_s"`
+	} `json:"machine"`
+	Decode struct {
+		TokS        float64 `json:"tok_s"`
+		BytesS      float64 `json:"bytes_s"`
+		RatioToRead float64 `json:"ratio_to_read"`
+		StepMs      float64 `json:"step_ms"`
+	} `json:"decode"`
+	// Verify: Rows is the time of a step of n rows relative to one of 1 row;
+	// Bound relates it to the larger of a 1-row step and n rows'
+	// multiply-adds at the peak.
+	Verify struct {
+		Rows  map[string]float64 `json:"rows"`
+		Bound map[string]float64 `json:"bound"`
+		Ms    map[string]float64 `json:"ms"`
+	} `json:"verify"`
+	Prefill struct {
+		Tokens      int     `json:"tokens"`
+		TokS        float64 `json:"tok_s"`
+		RatioToPeak float64 `json:"ratio_to_peak"`
+	} `json:"prefill"`
+	Draft *struct {
+		Ms       float64 `json:"ms"`         // one MTP draft: layer and LM head
+		ShareOf1 float64 `json:"step_share"` // of a 1-row step
+	} `json:"draft,omitempty"`
+	Memory struct {
+		Weights  int64   `json:"weights_bytes"`
+		Caches   int64   `json:"caches_bytes"`
+		Resident int64   `json:"resident_bytes"`
+		Ratio    float64 `json:"resident_ratio"` // resident to weights and caches
+	} `json:"memory"`
+}
+
+// garbage drafts ids at random: a verification of given width whose outcome does
+// not matter.
+type garbage struct {
+	rand  *rand.Rand
+	vocab int
+}
+
+func (*garbage) Name() string                 { return "garbage" }
+func (*garbage) Committed(*engine.Step) error { return nil }
+func (*garbage) Release(*engine.Sequence)     {}
+func (g *garbage) Propose(_ kernels.Queue, asks []*engine.Ask) error {
+	for _, a := range asks {
+		a.Draft.Tokens = a.Draft.Tokens[:0]
+		for range a.K {
+			a.Draft.Tokens = append(a.Draft.Tokens, int32(g.rand.IntN(g.vocab)))
+		}
+	}
+	return nil
+}
+
+// bench is a running measurement.
+type bench struct {
+	o     BenchOptions
+	be    Calibrated
+	m     *model.Model
+	entry *registry.Entry
+	rand  *rand.Rand
+	res   BenchResult
+	best  map[int]int64 // step time by rows, ns
+	pre   int64
+}
+
+// Bench measures decode, verification and prefill of a model, interleaved with
+// the machine's limits.
+func Bench(ctx context.Context, o BenchOptions, progress func(string)) (res *BenchResult, err error) {
+	b := &bench{o: o, rand: rand.New(rand.NewPCG(3, 4)), best: map[int]int64{}}
+	if !slices.Contains(b.o.Rows, 1) {
+		b.o.Rows = append([]int{1}, b.o.Rows...)
+	}
+	slices.Sort(b.o.Rows)
+	if err := b.open(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.be.Close(), b.entry.Close()) }()
+	for round := range o.Rounds {
+		if ctx.Err() != nil {
+			return nil, ErrInterrupted
+		}
+		progress(fmt.Sprintf("round %d of %d", round+1, o.Rounds))
+		if err := b.round(); err != nil {
+			return nil, err
+		}
+	}
+	b.finish()
+	return &b.res, nil
+}
+
+func (b *bench) open() error {
+	be, err := OpenBackend(b.o.Backend, b.o.Threads, b.o.Kernels)
+	if err != nil {
+		return err
+	}
+	var ok bool
+	if b.be, ok = be.(Calibrated); !ok {
+		return errors.Join(fmt.Errorf("bench: backend %s can't measure the machine's limits", b.o.Backend), be.Close())
+	}
+	if b.entry, err = registry.Open(b.o.Model); err != nil {
+		return errors.Join(err, be.Close())
+	}
+	if b.m, err = model.Load(be, b.entry.Source, model.Options{MaxTokens: b.o.Context, MTP: true}); err != nil {
+		return errors.Join(err, be.Close(), b.entry.Close())
+	}
+	b.res.Model, b.res.Info, b.res.Rounds = b.o.Model, be.Info(), b.o.Rounds
+	return nil
+}
+
+// round measures everything once.
+func (b *bench) round() error {
+	passes := int(max(1, (64<<20)/max(1, b.m.StepParams()*2)))
+	bytes, took := b.be.ReadWeights(passes)
+	b.res.Machine.ReadBytesS = max(b.res.Machine.ReadBytesS, float64(bytes)/took.Seconds())
+	macs, took := b.be.PeakMACs(1_000_000)
+	b.res.Machine.PeakMACS = max(b.res.Machine.PeakMACS, float64(macs)/took.Seconds())
+	for _, rows := range b.o.Rows {
+		if err := b.steps(rows); err != nil {
+			return err
+		}
+	}
+	bytes, took = b.be.ReadWeights(passes)
+	b.res.Machine.ReadBytesS = max(b.res.Machine.ReadBytesS, float64(bytes)/took.Seconds())
+	return b.prefill()
+}
+
+// steps measures verification steps of the given rows behind a prompt.
+func (b *bench) steps(rows int) error {
+	best := int64(0)
+	rec := engine.RecorderFunc(func(r *engine.Record) error {
+		if r.Phase == engine.Decode && int(r.Rows) == rows && (best == 0 || r.VerifyNs < best) {
+			best = r.VerifyNs
+		}
+		return nil
+	})
+	if err := b.run(rec, b.o.Prompt, 1+b.o.Steps, rows-1); err != nil {
+		return err
+	}
+	if old := b.best[rows]; old == 0 || best < old {
+		b.best[rows] = best
+	}
+	return nil
+}
+
+// prefill measures the prompt of the longest sequence, read in one chunk.
+func (b *bench) prefill() error {
+	n := b.o.Context - 2
+	return b.run(engine.RecorderFunc(func(r *engine.Record) error {
+		if r.Phase == engine.Prefill && (b.pre == 0 || r.VerifyNs < b.pre) {
+			b.pre = r.VerifyNs
+			b.res.Prefill.Tokens = int(r.Rows)
+		}
+		return nil
+	}), n, 1, 0)
+}
+
+// run runs one sequence of random tokens.
+func (b *bench) run(rec engine.Recorder, prompt, tokens, k int) error {
+	rule, err := verify.New("greedy")
+	if err != nil {
+		return err
+	}
+	vocab := b.m.Config.VocabSize
+	e, err := engine.New(b.m, engine.Config{
+		MaxTokens: b.o.Context, MaxSequences: 1, MaxDraft: max(1, k), Chunk: b.o.Context, BatchTokens: b.o.Context,
+	}, map[string]engine.Drafter{"garbage": &garbage{b.rand, vocab}}, rule, rec, engine.Listener{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	page, slot, _ := e.CacheBytes()
+	b.res.Memory.Caches = max(b.res.Memory.Caches, page*int64(e.Config().Pages)+slot)
+	ids := make([]int32, prompt)
+	for i := range ids {
+		ids[i] = int32(b.rand.IntN(vocab))
+	}
+	if _, err := e.Submit(engine.Request{ID: "bench", Prompt: ids, MaxNew: tokens, Drafter: "garbage", K: k, IgnoreStop: true}); err != nil {
+		return err
+	}
+	if err := e.Run(nil); err != nil {
+		return err
+	}
+	b.res.Memory.Resident = max(b.res.Memory.Resident, resident())
+	return nil
+}
+
+// finish turns times into rates and ratios.
+func (b *bench) finish() {
+	r := &b.res
+	one := float64(b.best[1])
+	params := float64(b.m.StepParams())
+	r.Decode.StepMs = one / 1e6
+	r.Decode.TokS = 1e9 / one
+	r.Decode.BytesS = 2 * params * r.Decode.TokS
+	r.Decode.RatioToRead = r.Decode.BytesS / r.Machine.ReadBytesS
+	r.Verify.Rows, r.Verify.Bound, r.Verify.Ms = map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for rows, ns := range b.best {
+		key := strconv.Itoa(rows)
+		bound := max(one, 1e9*params*float64(rows)/r.Machine.PeakMACS)
+		r.Verify.Rows[key], r.Verify.Bound[key], r.Verify.Ms[key] = float64(ns)/one, float64(ns)/bound, float64(ns)/1e6
+	}
+	seconds := float64(b.pre) / 1e9
+	r.Prefill.TokS = float64(r.Prefill.Tokens) / seconds
+	r.Prefill.RatioToPeak = b.m.PrefillMACs(r.Prefill.Tokens) / seconds / r.Machine.PeakMACS
+	mem := b.be.Memory()
+	r.Memory.Weights = mem[kernels.Weights]
+	r.Memory.Ratio = float64(r.Memory.Resident) / float64(r.Memory.Weights+r.Memory.Caches)
+}
+
+// resident returns the resident set of the process in bytes, or 0 where the
+// system does not tell.
+func resident() int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(text))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,263 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine/sample"
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/verify"
+)
+
+// Config is an experiment. Field comments are its reference; every field has a
+// default but strategies.
+type Config struct {
+	// Name of the experiment; the run directory starts with it.
+	Name string `yaml:"name" json:"name"`
+	// Model: embedded, a directory with config.json, or random:SHAPE.
+	Model string `yaml:"model" json:"model"`
+	// Backend: cpu or ref (float64, slow), or cuda.
+	Backend string `yaml:"backend" json:"backend"`
+	// Threads of the CPU backend; 0 is all cores.
+	Threads int `yaml:"threads" json:"threads"`
+	// Kernels forces a CPU kernel set: avx512bf16, avx512f, avx2 or go.
+	Kernels string `yaml:"kernels" json:"kernels"`
+	// Context is the longest sequence in tokens, prompt and output; 0 is the
+	// longest prompt and max_new.
+	Context int `yaml:"context" json:"context"`
+	// Prompts to continue.
+	Prompts Prompts `yaml:"prompts" json:"prompts"`
+	// MaxNew is the number of tokens to generate per prompt.
+	MaxNew int `yaml:"max_new" json:"max_new"`
+	// IgnoreEOS generates max_new tokens whatever the model says.
+	IgnoreEOS bool `yaml:"ignore_eos" json:"ignore_eos"`
+	// Sampling parameters of all requests; the default is greedy.
+	Sampling Sampling `yaml:"sampling" json:"sampling"`
+	// Rule is the acceptance rule of strategies that name none.
+	Rule string `yaml:"rule" json:"rule"`
+	// Strategies to compare. Plain decoding is always measured beside them.
+	Strategies []Strategy `yaml:"strategies" json:"strategies"`
+	// Concurrency lists the numbers of sequences in flight.
+	Concurrency []int `yaml:"concurrency" json:"concurrency"`
+	// Repeats is the number of interleaved rounds; speeds are medians.
+	Repeats int `yaml:"repeats" json:"repeats"`
+	// Engine settings.
+	Engine EngineConfig `yaml:"engine" json:"engine"`
+}
+
+// Prompts says where prompts come from.
+type Prompts struct {
+	// File is a JSONL file with a field "prompt" (or "turns", of which the
+	// first is taken), and optionally "id" and "class" (or "category").
+	// Empty means the prompts that come with the model.
+	File string `yaml:"file" json:"file"`
+	// Classes keeps prompts of these classes only.
+	Classes []string `yaml:"classes" json:"classes"`
+	// Limit keeps the first so many; 0 keeps all.
+	Limit int `yaml:"limit" json:"limit"`
+	// MaxTokens cuts each prompt to its last so many tokens; 0 does not.
+	MaxTokens int `yaml:"max_tokens" json:"max_tokens"`
+}
+
+// Sampling are the sampling parameters; see engine/sample.
+type Sampling struct {
+	Temperature       float32 `yaml:"temperature" json:"temperature"`
+	TopK              int     `yaml:"top_k" json:"top_k"`
+	TopP              float32 `yaml:"top_p" json:"top_p"`
+	MinP              float32 `yaml:"min_p" json:"min_p"`
+	RepetitionPenalty float32 `yaml:"repetition_penalty" json:"repetition_penalty"`
+	PresencePenalty   float32 `yaml:"presence_penalty" json:"presence_penalty"`
+	FrequencyPenalty  float32 `yaml:"frequency_penalty" json:"frequency_penalty"`
+	// Seed of the run; each prompt's own seed is derived from it.
+	Seed uint64 `yaml:"seed" json:"seed"`
+}
+
+// Params returns the parameters with the seed of prompt i.
+func (s Sampling) Params(i int) sample.Params {
+	return sample.Params{
+		Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP,
+		RepetitionPenalty: s.RepetitionPenalty, PresencePenalty: s.PresencePenalty, FrequencyPenalty: s.FrequencyPenalty,
+		Seed: s.Seed + uint64(i)*0x9e3779b97f4a7c15,
+	}
+}
+
+// Strategy is a draft strategy with the draft lengths to try.
+type Strategy struct {
+	// Drafter is the strategy's registered name (exacta drafters).
+	Drafter string `yaml:"drafter" json:"drafter"`
+	// K lists the numbers of drafts per step.
+	K []int `yaml:"k" json:"k"`
+	// Rule overrides the experiment's rule.
+	Rule string `yaml:"rule" json:"rule"`
+	// Config are the strategy's own settings.
+	Config map[string]any `yaml:"config" json:"config,omitempty"`
+}
+
+// EngineConfig are the engine's settings; 0 takes the engine's default.
+type EngineConfig struct {
+	Pages       int  `yaml:"pages" json:"pages"`
+	BatchTokens int  `yaml:"batch_tokens" json:"batch_tokens"`
+	Chunk       int  `yaml:"chunk" json:"chunk"`
+	PrefixCache bool `yaml:"prefix_cache" json:"prefix_cache"`
+}
+
+// Default returns the configuration that a file starts from.
+func Default() Config {
+	return Config{
+		Name: "experiment", Model: "embedded", Backend: "cpu", MaxNew: 128, Rule: "greedy",
+		Concurrency: []int{1}, Repeats: 3, Sampling: Sampling{TopP: 1, RepetitionPenalty: 1},
+	}
+}
+
+// LoadConfig reads and checks a configuration file.
+func LoadConfig(path string) (Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("config: %w", err)
+	}
+	return ParseConfig(path, text)
+}
+
+// ParseConfig reads a configuration strictly: an unknown key, a wrong type or a
+// value out of range is an error that names the file, the line and the key.
+func ParseConfig(name string, text []byte) (Config, error) {
+	c := Default()
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return c, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+	}
+	if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
+		return c, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+	}
+	if err := c.Validate(); err != nil {
+		var ke *KeyError
+		if errors.As(err, &ke) {
+			return c, fmt.Errorf("%s:%s %w", name, lineOf(file, ke.Key), err)
+		}
+		return c, fmt.Errorf("%s: %w", name, err)
+	}
+	return c, nil
+}
+
+// lineOf finds the line of a key such as strategies[1].k, or of its nearest
+// parent that is there.
+func lineOf(file *ast.File, key string) string {
+	for key != "" {
+		path, err := yaml.PathString("$." + key)
+		if err == nil {
+			if node, err := path.FilterFile(file); err == nil && node != nil {
+				return fmt.Sprintf("%d:", node.GetToken().Position.Line)
+			}
+		}
+		i := max(strings.LastIndexByte(key, '.'), strings.LastIndexByte(key, '['))
+		if i < 0 {
+			break
+		}
+		key = key[:i]
+	}
+	return ""
+}
+
+// KeyError is a value out of range.
+type KeyError struct {
+	Key  string // as a path: strategies[1].k
+	Want string
+}
+
+// Error implements error.
+func (e *KeyError) Error() string { return e.Key + ": " + e.Want }
+
+func bad(key, format string, args ...any) error {
+	return &KeyError{Key: key, Want: fmt.Sprintf(format, args...)}
+}
+
+// Validate checks ranges and names. Errors are KeyErrors.
+func (c *Config) Validate() error {
+	switch {
+	case c.Name == "" || strings.ContainsAny(c.Name, "/\\ \t\n"):
+		return bad("name", "%q is not a name for a directory", c.Name)
+	case c.Model == "":
+		return bad("model", "is empty; give embedded, a directory or random:SHAPE")
+	case c.Threads < 0 || c.Threads > 1024:
+		return bad("threads", "%d is out of range 0..1024", c.Threads)
+	case c.Context < 0:
+		return bad("context", "%d is negative", c.Context)
+	case c.MaxNew < 1 || c.MaxNew > 1<<20:
+		return bad("max_new", "%d is out of range 1..%d", c.MaxNew, 1<<20)
+	case c.Repeats < 1 || c.Repeats > 1000:
+		return bad("repeats", "%d is out of range 1..1000", c.Repeats)
+	case c.Prompts.Limit < 0:
+		return bad("prompts.limit", "%d is negative", c.Prompts.Limit)
+	case c.Prompts.MaxTokens < 0:
+		return bad("prompts.max_tokens", "%d is negative", c.Prompts.MaxTokens)
+	case len(c.Strategies) == 0:
+		return bad("strategies", "is empty; name at least one drafter")
+	case len(c.Concurrency) == 0:
+		return bad("concurrency", "is empty")
+	}
+	if err := c.Sampling.Params(0).Validate(); err != nil {
+		return bad("sampling", "%v", err)
+	}
+	for i, n := range c.Concurrency {
+		if n < 1 || n > 4096 {
+			return bad(fmt.Sprintf("concurrency[%d]", i), "%d is out of range 1..4096", n)
+		}
+	}
+	if _, err := verify.New(c.Rule); err != nil {
+		return bad("rule", "%v", err)
+	}
+	for i, s := range c.Strategies {
+		if err := s.validate(fmt.Sprintf("strategies[%d]", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Strategy) validate(key string) error {
+	if s.Rule != "" {
+		if _, err := verify.New(s.Rule); err != nil {
+			return bad(key+".rule", "%v", err)
+		}
+	}
+	if _, err := s.New(); err != nil {
+		return bad(key+".drafter", "%v", err)
+	}
+	if s.Drafter != "none" && len(s.K) == 0 {
+		return bad(key+".k", "is empty; drafter %s needs draft lengths, such as [2, 4]", s.Drafter)
+	}
+	for i, k := range s.K {
+		if k < 0 || k >= kernels.WindowTokens {
+			return bad(fmt.Sprintf("%s.k[%d]", key, i), "%d is out of range 0..%d", k, kernels.WindowTokens-1)
+		}
+	}
+	return nil
+}
+
+// New makes the strategy with its settings decoded strictly.
+func (s Strategy) New() (draft.Strategy, error) {
+	d, err := draft.New(s.Drafter)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Config) > 0 {
+		text, err := yaml.Marshal(s.Config)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.UnmarshalWithOptions(text, d, yaml.Strict()); err != nil {
+			return nil, fmt.Errorf("config of %s: %s", s.Drafter, yaml.FormatError(err, false, false))
+		}
+	}
+	if err := d.Validate(); err != nil {
+		return nil, fmt.Errorf("config of %s: %w", s.Drafter, err)
+	}
+	return d, nil
+}

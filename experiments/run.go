@@ -1,0 +1,300 @@
+package experiments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"exacta.dev/exacta/acceptance"
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/verify"
+)
+
+// ErrInterrupted says that a run was stopped; what was recorded is kept.
+var ErrInterrupted = errors.New("interrupted")
+
+// RunOptions are the surroundings of a run.
+type RunOptions struct {
+	// Dir is the run directory; empty makes runs/NAME-TIME.
+	Dir string
+	// Version of the program, for provenance.
+	Version string
+	// Progress is told what is being done; may be nil.
+	Progress func(text string)
+}
+
+// reference is the point that all outputs are compared with: plain decoding of
+// one sequence. It also warms the machine up and is not timed.
+const referenceName = "reference"
+
+// runner is a run under way.
+type runner struct {
+	*session
+	dir      string
+	progress func(string)
+	writer   *acceptance.Writer
+	refs     map[string]*acceptance.Trace // by prompt id
+	out      *json.Encoder
+	outputs  *os.File
+	points   []Point
+	results  []*pointState
+	// Steps and sequences are numbered through the run, over all engines.
+	steps, seqs int64
+}
+
+// pointState gathers the rounds of a point.
+type pointState struct {
+	stats     acceptance.Stats
+	seconds   []float64 // wall time by round
+	tokens    []int     // emitted by round
+	decode    []float64 // tokens per second in steps without prefill, by round
+	exact     bool
+	firstDiff string
+}
+
+// Run runs an experiment and writes its run directory. On interruption the
+// summary of what was measured is returned beside ErrInterrupted.
+func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	o.Progress("loading " + cfg.Model)
+	s, err := open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{session: s, progress: o.Progress, refs: map[string]*acceptance.Trace{}, points: cfg.points()}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if r.dir, err = makeDir(o.Dir, cfg.Name); err != nil {
+		return nil, err
+	}
+	sum = &Summary{Name: cfg.Name, Dir: r.dir, Provenance: provenance(s, o.Version), Prompts: len(s.prompts)}
+	if err := r.begin(sum); err != nil {
+		return nil, err
+	}
+	runErr := r.measure(ctx)
+	runErr = errors.Join(runErr, r.writer.Close(), r.outputs.Close())
+	if runErr != nil && !errors.Is(runErr, ErrInterrupted) {
+		return nil, runErr
+	}
+	sum.Interrupted = runErr != nil
+	sum.Runs = r.table()
+	return sum, errors.Join(runErr, sum.write(r.dir))
+}
+
+func makeDir(dir, name string) (string, error) {
+	if dir == "" {
+		dir = filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405"))
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("run directory: %w", err)
+	}
+	return dir, nil
+}
+
+// begin writes what is known before the first step.
+func (r *runner) begin(sum *Summary) error {
+	text, err := yaml.Marshal(r.cfg)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "config.yaml"), text, 0o644); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	prompts, err := os.Create(filepath.Join(r.dir, "prompts.jsonl"))
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	enc := json.NewEncoder(prompts)
+	for _, p := range r.prompts {
+		if err := enc.Encode(p); err != nil {
+			return errors.Join(err, prompts.Close())
+		}
+	}
+	if err := prompts.Close(); err != nil {
+		return err
+	}
+	if r.outputs, err = os.Create(filepath.Join(r.dir, "outputs.jsonl")); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	r.out = json.NewEncoder(r.outputs)
+	r.out.SetEscapeHTML(false)
+	id := filepath.Base(r.dir)
+	r.writer, err = acceptance.NewWriter(r.dir, acceptance.Meta{Run: id, Provenance: sum.Provenance})
+	return err
+}
+
+// measure runs the reference, then the rounds.
+func (r *runner) measure(ctx context.Context) error {
+	r.results = make([]*pointState, len(r.points))
+	for i := range r.results {
+		r.results[i] = &pointState{exact: true}
+	}
+	for i, rule := range r.rules() {
+		r.progress(fmt.Sprintf("reference %s: plain decoding of one sequence at a time", rule))
+		p := Point{Strategy: -1, Drafter: "none", Rule: rule, Concurrency: 1}
+		if err := r.point(ctx, p, fmt.Sprintf("%s-%d", referenceName, i), nil); err != nil {
+			return err
+		}
+	}
+	for round := range r.cfg.Repeats {
+		for n := range r.points {
+			// Another point leads each round.
+			i := (n + round) % len(r.points)
+			r.progress(fmt.Sprintf("round %d of %d: %s", round+1, r.cfg.Repeats, r.points[i]))
+			if err := r.point(ctx, r.points[i], fmt.Sprintf("%s.r%d", r.points[i], round), r.results[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rules lists the rules whose reference runs are needed.
+func (r *runner) rules() []string {
+	var out []string
+	for _, p := range r.points {
+		if !slices.Contains(out, p.Rule) {
+			out = append(out, p.Rule)
+		}
+	}
+	return out
+}
+
+// output is a line of outputs.jsonl.
+type output struct {
+	Request string        `json:"request"`
+	Prompt  string        `json:"prompt"`
+	IDs     []int32       `json:"output_ids"`
+	Text    string        `json:"text,omitempty"`
+	Finish  engine.Finish `json:"finish"`
+}
+
+// point runs all prompts once at a point. state is nil for a reference.
+func (r *runner) point(ctx context.Context, p Point, name string, state *pointState) error {
+	var traces acceptance.Collector
+	var round acceptance.Stats
+	firstStep, firstSeq := r.steps, r.seqs
+	rec := engine.RecorderFunc(func(rec *engine.Record) error {
+		rec.Step += firstStep
+		rec.Sequence += firstSeq
+		r.steps, r.seqs = max(r.steps, rec.Step+1), max(r.seqs, rec.Sequence+1)
+		round.Add(rec)
+		if state != nil {
+			state.stats.Add(rec)
+		}
+		return errors.Join(traces.Add(rec), r.writer.Record(rec))
+	})
+	e, err := r.engine(p, rec)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	start := time.Now()
+	seqs := make([]*engine.Sequence, len(r.prompts))
+	for i, prompt := range r.prompts {
+		if seqs[i], err = e.Submit(r.request(p, i, name+"/"+prompt.ID)); err != nil {
+			return err
+		}
+	}
+	if err := e.Run(func() bool { return ctx.Err() != nil }); err != nil {
+		return err
+	}
+	took := time.Since(start).Seconds()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w during %s; records of %d steps are in %s", ErrInterrupted, name, round.Steps, r.dir)
+	}
+	for i, s := range seqs {
+		if s.Err() != nil {
+			return s.Err()
+		}
+		if err := r.finish(p, r.prompts[i].ID, s, traces.Traces[s.Request().ID], state); err != nil {
+			return err
+		}
+	}
+	if state != nil {
+		state.seconds = append(state.seconds, took)
+		state.tokens = append(state.tokens, int(round.Emitted))
+		state.decode = append(state.decode, round.Summary().DecodeTokS)
+	}
+	return nil
+}
+
+// finish stores an output and compares it with the reference.
+func (r *runner) finish(p Point, prompt string, s *engine.Sequence, t *acceptance.Trace, state *pointState) error {
+	o := output{Request: s.Request().ID, Prompt: prompt, IDs: s.Output(), Finish: s.Finish()}
+	if r.entry.Tokenizer != nil {
+		o.Text = r.entry.Tokenizer.Decode(s.Output(), true)
+	}
+	if err := r.out.Encode(o); err != nil {
+		return fmt.Errorf("outputs.jsonl: %w", err)
+	}
+	key := p.Rule + "/" + prompt
+	if state == nil {
+		r.refs[key] = t
+		return nil
+	}
+	if d := acceptance.Compare(o.Request, t, r.refs[key]); d != nil && state.exact {
+		state.exact, state.firstDiff = false, d.String()
+	}
+	return nil
+}
+
+// table turns what was gathered into the summary's lines.
+func (r *runner) table() []PointResult {
+	var out []PointResult
+	for i, p := range r.points {
+		st := r.results[i]
+		if len(st.seconds) == 0 {
+			continue
+		}
+		plain := r.results[r.plainOf(p)]
+		sum := st.stats.Summary()
+		res := PointResult{
+			Point: p, Tokens: int(sum.Emitted), AcceptLength: sum.AcceptLength, AcceptanceByPosition: sum.AcceptanceByPosition,
+			DraftShare: sum.DraftShare, Simulated: sum.Simulated, StepMs: sum.DecodeStepMs, Preemptions: int(sum.Preemptions),
+		}
+		var speed, ratio, decode []float64
+		for n := range st.seconds {
+			speed = append(speed, float64(st.tokens[n])/st.seconds[n])
+			if n < len(plain.seconds) {
+				ratio = append(ratio, speed[n]*plain.seconds[n]/float64(plain.tokens[n]))
+				decode = append(decode, st.decode[n]/plain.decode[n])
+			}
+		}
+		res.TokS, res.RatioToPlain = median(speed), median(ratio)
+		res.DecodeTokS, res.DecodeRatio = median(st.decode), median(decode)
+		if rule, err := verify.New(p.Rule); err == nil && !sum.Simulated && rule.Exact(r.cfg.Sampling.Params(0)) {
+			exact := st.exact
+			res.Exact, res.FirstDiff = &exact, st.firstDiff
+		}
+		out = append(out, res)
+	}
+	return out
+}
+
+// plainOf returns the index of the plain point of p's concurrency.
+func (r *runner) plainOf(p Point) int {
+	return slices.IndexFunc(r.points, func(q Point) bool { return q.Strategy < 0 && q.Concurrency == p.Concurrency })
+}
+
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	if n := len(x); n%2 == 0 {
+		return (x[n/2-1] + x[n/2]) / 2
+	}
+	return x[len(x)/2]
+}

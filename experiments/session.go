@@ -1,0 +1,135 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+
+	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/verify"
+)
+
+// session is an experiment's model, loaded, with its prompts.
+type session struct {
+	cfg     Config
+	entry   *registry.Entry
+	be      kernels.Backend
+	m       *model.Model
+	prompts []Prompt
+}
+
+// open loads what a configuration names.
+func open(cfg Config) (s *session, err error) {
+	s = &session{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	if s.entry, err = registry.Open(cfg.Model); err != nil {
+		return s, err
+	}
+	if s.prompts, err = LoadPrompts(cfg.Prompts, s.entry); err != nil {
+		return s, err
+	}
+	longest := 0
+	for _, p := range s.prompts {
+		longest = max(longest, len(p.IDs))
+	}
+	if s.cfg.Context == 0 {
+		s.cfg.Context = min(longest+cfg.MaxNew, s.entry.Source.Config().MaxPositions)
+	}
+	for _, p := range s.prompts {
+		if len(p.IDs) >= s.cfg.Context {
+			return s, fmt.Errorf("prompt %s has %d tokens; the context of %d leaves no room to generate", p.ID, len(p.IDs), s.cfg.Context)
+		}
+	}
+	return s, s.load()
+}
+
+// load opens the backend and loads the model.
+func (s *session) load() (err error) {
+	if s.be, err = OpenBackend(s.cfg.Backend, s.cfg.Threads, s.cfg.Kernels); err != nil {
+		return err
+	}
+	s.m, err = model.Load(s.be, s.entry.Source, model.Options{MaxTokens: s.cfg.Context, MTP: true})
+	return err
+}
+
+func (s *session) close() error {
+	var err error
+	if s.be != nil {
+		err = s.be.Close()
+	}
+	if s.entry != nil {
+		err = errors.Join(err, s.entry.Close())
+	}
+	return err
+}
+
+// points lists what to measure: for each concurrency the plain baseline, then
+// each strategy with each k.
+func (c *Config) points() []Point {
+	var out []Point
+	for _, n := range c.Concurrency {
+		out = append(out, Point{Strategy: -1, Drafter: "none", Rule: c.Rule, Concurrency: n})
+		for i, s := range c.Strategies {
+			rule := s.Rule
+			if rule == "" {
+				rule = c.Rule
+			}
+			if s.Drafter == "none" && rule == c.Rule {
+				continue // the baseline
+			}
+			ks := s.K
+			if s.Drafter == "none" {
+				ks = []int{0}
+			}
+			for _, k := range ks {
+				out = append(out, Point{Strategy: i, Drafter: s.Drafter, K: k, Rule: rule, Concurrency: n})
+			}
+		}
+	}
+	return out
+}
+
+// engine makes the engine of a point.
+func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
+	rule, err := verify.New(p.Rule)
+	if err != nil {
+		return nil, err
+	}
+	drafters := map[string]engine.Drafter{}
+	if p.Drafter != "none" {
+		st, err := s.cfg.Strategies[p.Strategy].New()
+		if err != nil {
+			return nil, err
+		}
+		d, err := st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab()})
+		if err != nil {
+			return nil, err
+		}
+		drafters[p.Drafter] = d
+	}
+	ec := s.cfg.Engine
+	return engine.New(s.m, engine.Config{
+		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(),
+		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache,
+	}, drafters, rule, rec, engine.Listener{})
+}
+
+// request builds the request for prompt i at a point.
+func (s *session) request(p Point, i int, id string) engine.Request {
+	drafter := p.Drafter
+	if drafter == "none" {
+		drafter = ""
+	}
+	return engine.Request{
+		ID: id, Prompt: s.prompts[i].IDs, MaxNew: s.cfg.MaxNew, Params: s.cfg.Sampling.Params(i),
+		Drafter: drafter, K: p.K, Stop: s.entry.Source.Config().EOS, IgnoreStop: s.cfg.IgnoreEOS,
+	}
+}

@@ -1,0 +1,118 @@
+package experiments
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+)
+
+// Point is one combination that an experiment measures.
+type Point struct {
+	Strategy    int    `json:"strategy"` // index in Config.Strategies; -1 is the plain baseline
+	Drafter     string `json:"drafter"`
+	K           int    `json:"k"`
+	Rule        string `json:"rule"`
+	Concurrency int    `json:"concurrency"`
+}
+
+// String names the point as requests do: their id is "POINT.rREPEAT/PROMPT".
+func (p Point) String() string {
+	if p.Strategy < 0 {
+		return fmt.Sprintf("plain.%s.c%d", p.Rule, p.Concurrency)
+	}
+	return fmt.Sprintf("%d-%s.k%d.%s.c%d", p.Strategy, p.Drafter, p.K, p.Rule, p.Concurrency)
+}
+
+// PointResult is a line of the table. Speeds are medians over the rounds;
+// acceptance comes from the records of all rounds.
+type PointResult struct {
+	Point
+	Tokens int `json:"tokens"` // emitted, over all rounds
+	// TokS is emitted tokens per second of the whole run, prompts included;
+	// RatioToPlain compares it with the plain point of the same concurrency
+	// and round.
+	TokS         float64 `json:"tok_s"`
+	RatioToPlain float64 `json:"ratio_to_plain"`
+	// DecodeTokS and DecodeRatio are the same over steps without prefill.
+	DecodeTokS  float64 `json:"decode_tok_s"`
+	DecodeRatio float64 `json:"decode_ratio"`
+	// AcceptLength is the mean over verification steps of accepted + 1.
+	AcceptLength float64 `json:"accept_length"`
+	// AcceptanceByPosition[i] is the share of steps that executed at least
+	// i+1 drafts in which the first i+1 were accepted.
+	AcceptanceByPosition []float64 `json:"acceptance_by_position"`
+	// DraftShare is the drafters' share of the step time.
+	DraftShare float64 `json:"draft_share"`
+	// Exact says that every token and the hash of every committed logits row
+	// equals the plain run of one sequence; null where that is not the
+	// rule's promise (sampling with rejection), or when simulated.
+	Exact       *bool   `json:"exact"`
+	FirstDiff   string  `json:"first_difference,omitempty"`
+	Simulated   bool    `json:"simulated"`
+	StepMs      float64 `json:"step_ms"` // mean time of a decode step
+	Preemptions int     `json:"preemptions"`
+}
+
+// Summary is what a run found: summary.json.
+type Summary struct {
+	Name        string            `json:"name"`
+	Dir         string            `json:"dir"`
+	Provenance  map[string]string `json:"provenance"`
+	Prompts     int               `json:"prompts"`
+	Interrupted bool              `json:"interrupted"`
+	Runs        []PointResult     `json:"runs"`
+}
+
+// AllExact reports whether no point differs from plain decoding.
+func (s *Summary) AllExact() bool {
+	for _, r := range s.Runs {
+		if r.Exact != nil && !*r.Exact {
+			return false
+		}
+	}
+	return true
+}
+
+// write stores summary.json.
+func (s *Summary) write(dir string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "summary.json"), append(text, '\n'), 0o644)
+}
+
+// Table prints the results as text.
+func (s *Summary) Table(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "strategy\tk\trule\tin flight\ttok/s\tx plain\tdecode x plain\taccept length\tacceptance by position\tdraft share\texact")
+	for _, r := range s.Runs {
+		name := r.Drafter
+		if r.Simulated {
+			name += " (simulated)"
+		}
+		by := make([]string, len(r.AcceptanceByPosition))
+		for i, a := range r.AcceptanceByPosition {
+			by[i] = fmt.Sprintf("%.2f", a)
+		}
+		exact := "n/a"
+		if r.Exact != nil {
+			exact = map[bool]string{true: "yes", false: "NO"}[*r.Exact]
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
+			name, r.K, r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, r.AcceptLength, strings.Join(by, " "), 100*r.DraftShare, exact)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, r := range s.Runs {
+		if r.FirstDiff != "" {
+			fmt.Fprintf(out, "%s: %s\n", r.Point, r.FirstDiff)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+module exacta.dev/exacta/tools
+
+go 1.26
