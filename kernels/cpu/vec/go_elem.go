@@ -101,23 +101,32 @@ func goRank1Add(a []float32, stride int, c float32, k, u []float32) {
 }
 
 func goRotateHalf(x, cos, sin []float32) {
-	n := len(cos)
-	for i, c := range cos {
-		s, x0, x1 := sin[i], x[i], x[i+n]
-		x[i] = float32(x0*c) - float32(x1*s)
-		x[i+n] = float32(x1*c) + float32(x0*s)
+	for i := range cos {
+		rotatePair(x, cos, sin, i)
 	}
 }
 
+// rotatePair rotates elements i and i + len(cos).
+func rotatePair(x, cos, sin []float32, i int) {
+	j := i + len(cos)
+	c, s, x0, x1 := cos[i], sin[i], x[i], x[j]
+	x[i] = float32(x0*c) - float32(x1*s)
+	x[j] = float32(x1*c) + float32(x0*s)
+}
+
 func goConv4BF16(dst []uint16, taps []float32, in *[4][]uint16) {
-	n := len(dst)
 	for c := range dst {
-		var acc float32
-		for j, row := range in {
-			if row != nil {
-				acc += float32(taps[j*n+c] * F32(row[c]))
-			}
-		}
-		dst[c] = BF16(SiLU32(acc))
+		dst[c] = conv4(taps, in, len(dst), c)
 	}
+}
+
+// conv4 is channel c of n of Conv4BF16.
+func conv4(taps []float32, in *[4][]uint16, n, c int) uint16 {
+	var acc float32
+	for j, row := range in {
+		if row != nil {
+			acc += float32(taps[j*n+c] * F32(row[c]))
+		}
+	}
+	return BF16(SiLU32(acc))
 }

@@ -1,6 +1,9 @@
 package vec
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // lanes are the 16 virtual accumulators of a Tree16 sum.
 type lanes [16]float32
@@ -15,29 +18,44 @@ func (l *lanes) sum() float32 {
 	return l[0]
 }
 
-func goSumSquares(x []float32) float32 {
-	var l lanes
+// squares adds the squares of x, whose first element goes to lane 0.
+func (l *lanes) squares(x []float32) {
 	for i, v := range x {
 		l[i&15] += float32(v * v)
 	}
+}
+
+// squaresBF16 is squares of BF16 numbers.
+func (l *lanes) squaresBF16(x []uint16) {
+	for i, b := range x {
+		v := F32(b)
+		l[i&15] += float32(v * v)
+	}
+}
+
+// expSub sets dst to exp(x - s) and adds it.
+func (l *lanes) expSub(dst, x []float32, s float32) {
+	for i := range dst {
+		dst[i] = Exp32(x[i] - s)
+		l[i&15] += dst[i]
+	}
+}
+
+func goSumSquares(x []float32) float32 {
+	var l lanes
+	l.squares(x)
 	return l.sum()
 }
 
 func goSumSquaresBF16(x []uint16) float32 {
 	var l lanes
-	for i, b := range x {
-		v := F32(b)
-		l[i&15] += float32(v * v)
-	}
+	l.squaresBF16(x)
 	return l.sum()
 }
 
 func goExpSub(dst, x []float32, s float32) float32 {
 	var l lanes
-	for i := range dst {
-		dst[i] = Exp32(x[i] - s)
-		l[i&15] += dst[i]
-	}
+	l.expSub(dst, x, s)
 	return l.sum()
 }
 
@@ -88,11 +106,18 @@ func goTop2(x []float32) (i1, i2 int, v1, v2 float32, nans int) {
 func goReadAll(x []byte) uint64 {
 	var h uint64
 	for ; len(x) >= 8; x = x[8:] {
-		h ^= uint64(x[0]) | uint64(x[1])<<8 | uint64(x[2])<<16 | uint64(x[3])<<24 |
-			uint64(x[4])<<32 | uint64(x[5])<<40 | uint64(x[6])<<48 | uint64(x[7])<<56
+		h ^= binary.LittleEndian.Uint64(x)
 	}
 	for i, b := range x {
 		h ^= uint64(b) << (8 * i)
 	}
 	return h
 }
+
+// noMax are the lanes of a maximum before the first element.
+var noMax = func() (l lanes) {
+	for i := range l {
+		l[i] = float32(math.Inf(-1))
+	}
+	return l
+}()

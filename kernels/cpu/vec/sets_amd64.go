@@ -1,6 +1,10 @@
 package vec
 
-import "golang.org/x/sys/cpu"
+import (
+	"golang.org/x/sys/cpu"
+
+	"exacta.dev/exacta/kernels"
+)
 
 // machineSets returns the sets of this machine that are not portable.
 func machineSets() []*Set {
@@ -26,17 +30,67 @@ func machineSets() []*Set {
 // avx512Set returns the primitives that both AVX-512 sets share, with Gemm by
 // FMA.
 func avx512Set(name string) *Set {
-	s := goSet
-	s.Name, s.MaxM4, s.MaxM2 = name, rows4, rows2
-	s.Gemm, s.Peak = fmaGemm, fmaPeak
-	return &s
+	return &Set{
+		Name: name, MaxM4: rows4, MaxM2: rows2,
+		Gemm: fmaGemm, Peak: fmaPeak,
+		ToBF16:          avx512ToBF16,
+		FromBF16:        avx512FromBF16,
+		SumSquaresBF16:  avx512SumSquaresBF16,
+		SumSquares:      avx512SumSquares,
+		ScaleWeightBF16: avx512ScaleWeightBF16,
+		ScaleWeight:     avx512ScaleWeight,
+		Scale:           avx512Scale,
+		Add:             avx512Add,
+		Axpy:            avx512Axpy,
+		Max:             avx512Max,
+		ExpSub:          avx512ExpSub,
+		SiLU:            avx512SiLU,
+		Sigmoid:         avx512Sigmoid,
+		SwiGLUBF16:      avx512SwiGLUBF16,
+		AddBF16:         avx512AddBF16,
+		MulSigmoidBF16:  avx512MulSigmoidBF16,
+		NormGateBF16:    avx512NormGateBF16,
+		MatVec:          avx512MatVec,
+		MatVec2:         avx512MatVec2,
+		Rank1Add:        avx512Rank1Add,
+		RotateHalf:      avx512RotateHalf,
+		Conv4BF16:       avx512Conv4BF16,
+		Top2:            avx512Top2,
+		ReadAll:         avx512ReadAll,
+		HashSegment:     kernels.HashSegmentOf,
+	}
 }
 
 func avx2Set() *Set {
-	s := goSet
-	s.Name, s.MaxM4, s.MaxM2 = "avx2", 6, 12
-	s.Gemm, s.Peak = avx2Gemm, avx2Peak
-	return &s
+	return &Set{
+		Name: "avx2", MaxM4: 6, MaxM2: 12,
+		Gemm: avx2Gemm, Peak: avx2Peak,
+		ToBF16:          avx2ToBF16,
+		FromBF16:        avx2FromBF16,
+		SumSquaresBF16:  avx2SumSquaresBF16,
+		SumSquares:      avx2SumSquares,
+		ScaleWeightBF16: avx2ScaleWeightBF16,
+		ScaleWeight:     avx2ScaleWeight,
+		Scale:           avx2Scale,
+		Add:             avx2Add,
+		Axpy:            avx2Axpy,
+		Max:             avx2Max,
+		ExpSub:          avx2ExpSub,
+		SiLU:            avx2SiLU,
+		Sigmoid:         avx2Sigmoid,
+		SwiGLUBF16:      avx2SwiGLUBF16,
+		AddBF16:         avx2AddBF16,
+		MulSigmoidBF16:  avx2MulSigmoidBF16,
+		NormGateBF16:    avx2NormGateBF16,
+		MatVec:          avx2MatVec,
+		MatVec2:         avx2MatVec2,
+		Rank1Add:        avx2Rank1Add,
+		RotateHalf:      avx2RotateHalf,
+		Conv4BF16:       avx2Conv4BF16,
+		Top2:            avx2Top2,
+		ReadAll:         avx2ReadAll,
+		HashSegment:     kernels.HashSegmentOf,
+	}
 }
 
 // Pause executes a PAUSE instruction: what a spin loop does between two looks at

@@ -54,15 +54,20 @@ func run(dir string, check bool) error {
 // generate returns the generated files by name.
 func generate() (map[string][]byte, error) {
 	files := map[string][]byte{
-		"gemm_dot_amd64.s":  gemmFile("Dot", shapes512(), (*asm).gemmDot),
-		"gemm_fma_amd64.s":  gemmFile("FMA", shapes512(), (*asm).gemmFMA),
-		"gemm_avx2_amd64.s": gemmFile("AVX2", shapesAVX2(), (*asm).gemmAVX2),
-		"peak_amd64.s":      peakFile(),
+		"gemm_dot_amd64.s":    gemmFile("Dot", shapes512(), (*asm).gemmDot),
+		"gemm_fma_amd64.s":    gemmFile("FMA", shapes512(), (*asm).gemmFMA),
+		"gemm_avx2_amd64.s":   gemmFile("AVX2", shapesAVX2(), (*asm).gemmAVX2),
+		"peak_amd64.s":        peakFile(),
+		"elem_avx512_amd64.s": opFile(avx512),
+		"elem_avx2_amd64.s":   opFile(avx2),
 	}
 	stubs, err := gemmStubs()
 	if err != nil {
 		return nil, err
 	}
 	files["gemm_stubs_amd64.go"] = stubs
+	if files["elem_stubs_amd64.go"], err = opStubs(); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
