@@ -16,6 +16,7 @@ import json
 import math
 import os
 import random
+import sys
 
 import torch
 
@@ -163,7 +164,7 @@ def continue_all(m, tok, prompts, heat):
     return rows
 
 
-def generate(m, tok, prompts, files):
+def generate(m, tok, prompts, files, dump=""):
     """Continues the prompts, greedily and at temperature 1, and measures repetition and acceptance."""
     gen = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
@@ -189,6 +190,10 @@ def generate(m, tok, prompts, files):
                 s[0] += a
                 s[1] += n
         rep.sort()
+        if dump:
+            with open(dump + "." + name, "w") as f:
+                f.writelines(json.dumps({"prompt": tok.decode(i), "new": tok.decode(n), "repeated": repeated(n)}) + "\n" for i, n in rows)
+        print(name, "done", file=sys.stderr, flush=True)
         res[name] = tabulate(sums) | {"repeated_4grams": round(sum(rep) / len(rep), 4), "median": round(rep[len(rep) // 2], 4),
                                       "prompts_over_half": sum(r > 0.5 for r in rep)}
     return res
@@ -260,7 +265,10 @@ def main():
     ap.add_argument("--corpus", default="/tmp/emb/data/corpus.jsonl")
     ap.add_argument("--prompts", default=os.path.join(ASSETS, "prompts.jsonl"))
     ap.add_argument("--write", default=os.path.join(ASSETS, "prompts.jsonl"))
+    ap.add_argument("--dump", default="", help="file name stem for the continuations themselves")
+    ap.add_argument("--threads", type=int, default=torch.get_num_threads())
     a = ap.parse_args()
+    torch.set_num_threads(a.threads)
     tok, files = tokenizer(), held_files(a.heldout)
     if a.what == "prompts":
         with open(a.write, "w") as f:
@@ -271,7 +279,7 @@ def main():
     if a.what in ("agree", "all"):
         out["transformers"] = agree(m, files, tok)
     if a.what in ("generate", "all"):
-        out["generation"] = generate(m, tok, [json.loads(ln) for ln in open(a.prompts)], files)
+        out["generation"] = generate(m, tok, [json.loads(ln) for ln in open(a.prompts)], files, a.dump)
     if a.what in ("bpc", "all"):
         out["held_out"] = bpc(m, tok, files)
     if a.what in ("overlap", "all"):
