@@ -9,36 +9,45 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
-// Bounds on ‖out-ref‖ / ‖ref‖ of a row. Rounding a row to BF16 alone gives about
-// 0.0017 (uniform mantissas, relative error up to 2^-8 / 2).
+// Bounds on ‖out-ref‖ / ‖ref‖ of a whole result. Rounding to BF16 alone gives
+// about 0.0017 (relative errors up to 2^-9, uniform mantissas).
 const (
-	boundExact = 0      // moves
-	boundF32   = 2e-5   // FP32 arithmetic, no rounding to BF16
-	boundBF16  = 0.0025 // one rounding to BF16
-	boundTwo   = 0.005  // a rounded input of a product and a rounded result
+	boundF32  = 2e-5   // FP32 arithmetic, no rounding to BF16
+	boundBF16 = 0.0025 // one rounding to BF16
+	boundTwo  = 0.004  // a rounded input of a product and a rounded result
 	// boundLayer is for a layer with FP32 insides whose operands may be
-	// rounded to BF16 on the way (cached keys and values, probabilities,
-	// convolved inputs) and whose result is.
-	boundLayer = 0.01
+	// rounded to BF16 on the way (cached keys and values, convolved
+	// inputs) and whose result is.
+	boundLayer = 0.006
 )
 
-// near requires every row of got to be within bound of want.
+// near requires got to be within bound of want as a whole: of 300 rows, one that
+// is wrong alone gives 0.08. Single rows may be ill-conditioned (a norm of a sum
+// that cancels), so nine in ten must be within twice the bound, measured on
+// the row or on the root mean square of all rows, whichever is larger.
 func near(t *testing.T, bound float64, want, got []float32, rows int, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
 	n := len(want) / rows
+	diff, norm := make([]float64, rows), make([]float64, rows)
+	var diffs, norms float64
 	for i := range rows {
-		var diff, norm float64
 		for j := i * n; j < (i+1)*n; j++ {
 			d := float64(got[j]) - float64(want[j])
-			diff += d * d
-			norm += float64(want[j]) * float64(want[j])
+			diff[i] += d * d
+			norm[i] += float64(want[j]) * float64(want[j])
 		}
-		require.False(t, math.IsNaN(diff), "%s: row %d has a NaN", what, i)
-		if diff > 0 {
-			require.LessOrEqual(t, math.Sqrt(diff/norm), bound, "%s: row %d is far from the reference", what, i)
+		require.False(t, math.IsNaN(diff[i]), "%s: row %d has a NaN", what, i)
+		diffs, norms = diffs+diff[i], norms+norm[i]
+	}
+	require.LessOrEqual(t, math.Sqrt(diffs), bound*math.Sqrt(norms), "%s: far from the reference as a whole", what)
+	far := 0
+	for i := range rows {
+		if math.Sqrt(diff[i]) > 2*bound*math.Sqrt(max(norm[i], norms/float64(rows))) {
+			far++
 		}
 	}
+	require.LessOrEqual(t, far, rows/10, "%s: rows far from the reference", what)
 }
 
 // judge runs a script on the backend and on ref with equal numbers and compares

@@ -1,6 +1,7 @@
 package kerneltest
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -57,8 +58,9 @@ func testIndexed(t *testing.T, s suite, k kernels.Kind) {
 
 	idx := []int32{6, -1, 2, 2, 0, -5}
 	dst := r.alloc(k, len(idx), 16)
-	r.q.Write(dst, make([]byte, dst.Bytes()))
+	r.q.Write(dst, bytes.Repeat([]byte{7}, dst.Bytes()))
 	r.q.Gather(dst.Columns(1, 13), src, r.putInts(len(idx), 1, idx...))
+	require.Equal(t, bytes.Repeat([]byte{7}, 3*k.Size()), r.bytes(dst.Slice(1, 2).Columns(13, 16)), "columns beside the view")
 	for i, row := range r.rows(dst.Columns(1, 13)) {
 		want := zero
 		if idx[i] >= 0 {
@@ -71,10 +73,7 @@ func testIndexed(t *testing.T, s suite, k kernels.Kind) {
 	table := r.putInts(rows, 3, 9, 4, 9, 9, -1, 9, 9, 0, 9, 9, 8, 9, 9, 1, 9, 9, -1, 9, 9, 2, 9)
 	to := []int{4, -1, 0, 8, 1, -1, 2}
 	out := r.alloc(k, 9, 12)
-	fill := make([]byte, out.Bytes())
-	for i := range fill {
-		fill[i] = 7
-	}
+	fill := bytes.Repeat([]byte{7}, out.Bytes())
 	r.q.Write(out, fill)
 	r.q.Scatter(out, src, table.Columns(1, 2))
 	want := cut(append([]byte(nil), fill...), 9)

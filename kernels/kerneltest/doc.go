@@ -8,10 +8,10 @@
 // # Two questions
 //
 // Is it right? Each operation runs on the backend and on kernels/ref with the
-// same inputs (numbers that BF16 holds, so that both start equal), and every
-// row of the result must be near the float64 one: ‖out-ref‖ / ‖ref‖ below a bound
-// that stands beside the test and follows from the roundings that the
-// operation is allowed.
+// same inputs (numbers that BF16 holds, so that both start equal), and the
+// result must be near the float64 one: ‖out-ref‖ / ‖ref‖ below a bound that
+// stands beside the test and follows from the roundings that the operation is
+// allowed.
 //
 // Is it the same? The contract of the engine is that a row is a function of its
 // sequence alone. The suite runs a sequence one row at a time, and then again in

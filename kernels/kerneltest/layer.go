@@ -18,12 +18,12 @@ type layer struct {
 
 // attnShape is a kind of attention layer.
 type attnShape struct {
-	name              string
-	q, kv, dim        int
-	gated, norm       bool
-	centered          bool
-	rotary, positions int
-	firstKey          int
+	name        string
+	q, kv, dim  int
+	gated, norm bool
+	centered    bool
+	rotary      int
+	firstKey    int
 }
 
 // The shapes of the model families: Qwen3.5 (gated, centred norms, a quarter

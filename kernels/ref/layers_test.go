@@ -37,6 +37,15 @@ func windowForm(q, k, v [][]float64, beta, g []float64) [][]float64 {
 	return out
 }
 
+// unit returns v with length about 1, times scale.
+func unit(v []float64, scale float64) []float64 {
+	out := make([]float64, len(v))
+	for i := range v {
+		out[i] = v[i] / math.Sqrt(dot(v, v)+1e-6) * scale
+	}
+	return out
+}
+
 func TestDeltaEqualsWindowForm(t *testing.T) {
 	const n, kh, vh, kd, vd, conv = 40, 2, 4, 6, 5, 4
 	const c = 2*kh*kd + vh*vd
@@ -68,13 +77,6 @@ func TestDeltaEqualsWindowForm(t *testing.T) {
 			}
 			conved[i] = append(conved[i], s/(1+math.Exp(-s)))
 		}
-	}
-	unit := func(v []float64, scale float64) []float64 {
-		out := make([]float64, len(v))
-		for i := range v {
-			out[i] = v[i] / math.Sqrt(dot(v, v)+1e-6) * scale
-		}
-		return out
 	}
 	for h := range vh {
 		var q, k, v [][]float64

@@ -14,13 +14,13 @@ import (
 
 // rig is a backend with shorthands for tests.
 type rig struct {
-	t   *testing.T
+	t   testing.TB
 	be  *Backend
 	q   kernels.Queue
 	rnd *rand.Rand
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	be := New()
 	t.Cleanup(func() { require.NoError(t, be.Close()) })
 	return &rig{t: t, be: be, q: be.Queue(), rnd: rand.New(rand.NewPCG(1, 2))}
@@ -61,13 +61,6 @@ func (r *rig) floats(k kernels.Kind, rows, cols int, x []float64) kernels.Buf {
 	if x != nil {
 		copy(r.be.bufs[b.ID].f, x)
 	}
-	return b
-}
-
-func (r *rig) ints(rows, cols int, x ...int32) kernels.Buf {
-	b, err := r.be.Alloc(kernels.Tables, kernels.I32, rows, cols)
-	require.NoError(r.t, err)
-	copy(r.be.bufs[b.ID].i, x)
 	return b
 }
 
