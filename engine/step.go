@@ -13,7 +13,6 @@ type work struct {
 	items    []item
 	results  []sched.Result
 	asks     []Ask
-	spans    []Span
 	argmax   []int32
 	prefill  int
 	stepSpan Step
