@@ -174,14 +174,16 @@ type Queue interface {
 	// its slot + ahead. Seq must be set; a span whose Seq is negative is
 	// idle. LogitRows entries list the rows in order, all of them if there
 	// is room for all, else the last row of each span. first I32
-	// [Spans, 1], rest I32 [Spans, width].
+	// [Spans, 1], rest I32 [Spans, width]; both may be column views.
 	Chain(b *Batch, c Caches, ahead int, first, rest Buf)
 	// Shift lays out dst as the span-by-span successor view of src, for a
 	// drafter that pairs the hidden state of a row with the token after it:
 	// span s keeps kept[s] rows at positions Start+1.., whose tokens are
 	// src's tokens one row on and next[s] in the last; rows keep their
 	// indices, the rest go idle; Logit[s] is the last kept row (-1 if
-	// none). dst has src's bucket of spans and rows, and LogitRows = Spans.
+	// none). Seq is src's, or -1 where kept[s] is 0, so that a Scatter by
+	// Seq skips the span. dst has src's bucket of spans and rows, and
+	// LogitRows = Spans.
 	Shift(dst, src *Batch, kept, next Buf)
 	// Accept applies a rule: per span with drafts in rows 1..Len-1,
 	// kept[s] = 1 + accepted drafts (0 if idle) and next[s] = the target's
