@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -16,26 +17,28 @@ import (
 
 // Reader streams the records of a run directory.
 type Reader struct {
-	dir   string
 	names []string
 	meta  Meta
 }
 
 // Open checks the segments of a run directory: that there are any, that they
-// are numbered without a gap, complete, of this schema version and of one run.
+// are numbered without a gap, undamaged, of this schema version and of one run.
+// The error names the file, and says what would be right. Unfinished segments,
+// which a killed process leaves as .tmp, are passed over.
 func Open(dir string) (*Reader, error) {
-	names, err := segments(dir)
+	numbers, err := segments(dir)
 	if err != nil {
 		return nil, err
 	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("records: %s holds no records-*.parquet", dir)
+	if len(numbers) == 0 {
+		return nil, fmt.Errorf("records: %s holds no %s; it is not the directory of a run, or nothing was recorded", dir, segmentName(1))
 	}
-	r := &Reader{dir: dir, names: names}
-	for i, name := range names {
-		if want := fmt.Sprintf(pattern, i+1); filepath.Base(name) != want {
-			return nil, fmt.Errorf("records: %s holds %s where %s is expected; a segment is missing", dir, filepath.Base(name), want)
+	r := &Reader{}
+	for i, n := range numbers {
+		if n != i+1 {
+			return nil, fmt.Errorf("records: %s holds %s where %s is expected; a segment is missing", dir, segmentName(n), segmentName(i+1))
 		}
+		name := filepath.Join(dir, segmentName(n))
 		meta, err := readMeta(name)
 		if err != nil {
 			return nil, fmt.Errorf("records: %s: %w", name, err)
@@ -43,8 +46,9 @@ func Open(dir string) (*Reader, error) {
 		if i == 0 {
 			r.meta = meta
 		} else if meta.Run != r.meta.Run {
-			return nil, fmt.Errorf("records: %s is of run %q, %s of run %q; a directory holds one run", name, meta.Run, names[0], r.meta.Run)
+			return nil, fmt.Errorf("records: %s is of run %q, %s of run %q; a directory holds one run", name, meta.Run, r.names[0], r.meta.Run)
 		}
+		r.names = append(r.names, name)
 	}
 	return r, nil
 }
@@ -52,19 +56,16 @@ func Open(dir string) (*Reader, error) {
 // Meta returns the run's id and provenance.
 func (r *Reader) Meta() Meta { return r.meta }
 
-// All streams the records in order. After an error it ends.
+// All streams the records in the order in which they were written: by step, and
+// a run of several engines starts again at step 0 with each. After an error it
+// ends.
 func (r *Reader) All() iter.Seq2[*engine.Record, error] {
 	return func(yield func(*engine.Record, error) bool) {
 		last := int64(-1)
 		for _, name := range r.names {
 			err := readRows(name, func(w *row) error {
-				switch {
-				case w.Run != r.meta.Run:
-					return fmt.Errorf("a record of run %q among those of run %q", w.Run, r.meta.Run)
-				case w.Step < last:
-					return fmt.Errorf("step %d after step %d; records are out of order", w.Step, last)
-				case int(w.Emitted) != len(w.EmittedIDs):
-					return fmt.Errorf("step %d, request %s: emitted is %d, emitted_ids has %d", w.Step, w.Request, w.Emitted, len(w.EmittedIDs))
+				if err := w.check(r.meta.Run, last); err != nil {
+					return err
 				}
 				last = w.Step
 				if !yield(w.record(), nil) {
@@ -85,9 +86,13 @@ func (r *Reader) All() iter.Seq2[*engine.Record, error] {
 
 var errStop = errors.New("stop")
 
-// readMeta checks a segment's footer and returns its identity.
+// readMeta checks a segment and returns its identity.
 func readMeta(name string) (meta Meta, err error) {
-	err = withFile(name, func(f *parquet.File) error {
+	f, err := openSegment(name)
+	if err != nil {
+		return meta, err
+	}
+	err = guard(func() error {
 		meta, err = metaOf(f)
 		return err
 	})
@@ -113,15 +118,20 @@ func metaOf(f *parquet.File) (Meta, error) {
 	case version != SchemaVersion:
 		return m, fmt.Errorf("schema version %s; this program reads version %s", version, SchemaVersion)
 	}
-	have := f.Schema()
-	for _, c := range parquet.SchemaOf(row{}).Columns() {
+	have, want := f.Schema(), parquet.SchemaOf(row{})
+	for _, c := range want.Columns() {
 		got, ok := have.Lookup(c...)
 		if !ok {
-			return m, fmt.Errorf("column %s is missing", strings.Join(c, "."))
+			return m, fmt.Errorf("column %s is missing", c[0])
 		}
-		want, _ := parquet.SchemaOf(row{}).Lookup(c...)
-		if got.Node.Type().Kind() != want.Node.Type().Kind() {
-			return m, fmt.Errorf("column %s is of type %s; want %s", strings.Join(c, "."), got.Node.Type(), want.Node.Type())
+		ours, _ := want.Lookup(c...)
+		if got.Node.Type().String() != ours.Node.Type().String() {
+			return m, fmt.Errorf("column %s is of type %s; version %s has %s", c[0], got.Node.Type(), SchemaVersion, ours.Node.Type())
+		}
+	}
+	for _, c := range have.Columns() {
+		if _, ok := want.Lookup(c...); !ok {
+			return m, fmt.Errorf("column %s is unknown to schema version %s", c[0], SchemaVersion)
 		}
 	}
 	return m, nil
@@ -129,66 +139,63 @@ func metaOf(f *parquet.File) (Meta, error) {
 
 // readRows streams the rows of a segment.
 func readRows(name string, each func(*row) error) error {
-	return withFile(name, func(f *parquet.File) error {
-		r := parquet.NewGenericReader[row](f)
-		defer r.Close()
-		batch := make([]row, 256)
-		for {
-			clear(batch)
-			n, err := 0, error(nil)
-			if e := guard(func() error { n, err = r.Read(batch); return nil }); e != nil {
-				return e
-			}
-			for i := range batch[:n] {
-				if e := each(&batch[i]); e != nil {
-					return e
-				}
-			}
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				return io.ErrUnexpectedEOF
+	f, err := openSegment(name)
+	if err != nil {
+		return err
+	}
+	var r *parquet.GenericReader[row]
+	if err := guard(func() error { r = parquet.NewGenericReader[row](f); return nil }); err != nil {
+		return err
+	}
+	batch := make([]row, 256)
+	for {
+		clear(batch)
+		n, end := 0, error(nil)
+		if err := guard(func() error { n, end = r.Read(batch); return nil }); err != nil {
+			return err
+		}
+		for i := range batch[:n] {
+			if err := each(&batch[i]); err != nil {
+				return errors.Join(err, r.Close())
 			}
 		}
+		switch {
+		case errors.Is(end, io.EOF):
+			return r.Close()
+		case end != nil:
+			return end
+		case n == 0:
+			return io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// openSegment reads a segment, checks its checksum, and opens it as Parquet.
+func openSegment(name string) (*parquet.File, error) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSeal(content); err != nil {
+		return nil, err
+	}
+	var f *parquet.File
+	err = guard(func() error {
+		f, err = parquet.OpenFile(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			return fmt.Errorf("not readable as Parquet: %w", err)
+		}
+		return nil
 	})
+	return f, err
 }
 
-// withFile opens a Parquet file. The library panics on some damaged files; here
-// that is an error (guard).
-func withFile(name string, f func(*parquet.File) error) (err error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	return withReader(file, info.Size(), f)
-}
-
-func withReader(r io.ReaderAt, size int64, f func(*parquet.File) error) error {
-	var pf *parquet.File
-	err := guard(func() (err error) {
-		pf, err = parquet.OpenFile(r, size)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("damaged or unfinished file: %w", err)
-	}
-	return f(pf)
-}
-
-// guard turns a panic of the Parquet library into an error.
+// guard runs calls of the Parquet library, and nothing else, and turns a panic
+// into an error.
 func guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("damaged file: %v", p)
+			err = fmt.Errorf("not readable as Parquet: %v", p)
 		}
 	}()
 	return f()

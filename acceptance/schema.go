@@ -1,6 +1,10 @@
 package acceptance
 
-import "exacta.dev/exacta/engine"
+import (
+	"fmt"
+
+	"exacta.dev/exacta/engine"
+)
 
 // SchemaVersion is the version of the record columns. It changes whenever a
 // column does; a Reader accepts its own version only.
@@ -73,4 +77,48 @@ func (w *row) record() *engine.Record {
 		Simulated: w.Simulated, RealAccepted: engine.Accepted(w.RealAccepted), ForcedAccepted: engine.Accepted(w.ForcedAccepted),
 		Gaps: w.Gaps, Hashes: w.Hashes, DraftNs: w.DraftNs, VerifyNs: w.VerifyNs, TotalNs: w.TotalNs,
 	}
+}
+
+// largest bounds the counts of a record; a draft is at most a window long, so
+// anything near it is damage.
+const largest = 1 << 16
+
+// check refuses what no writer of this package puts into a file of the run, after
+// a record of step last. It leaves the identities between counts to the audits.
+func (w *row) check(run string, last int64) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("step %d, request %s: %s", w.Step, w.Request, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case w.Run != run:
+		return fail("is of run %q among records of run %q", w.Run, run)
+	case w.Step < 0 || w.Step < last && w.Step != 0:
+		return fail("follows step %d; steps rise, or start again at 0 with another engine", last)
+	case int(w.Emitted) != len(w.EmittedIDs):
+		return fail("emitted is %d and emitted_ids has %d", w.Emitted, len(w.EmittedIDs))
+	case len(w.Hashes) != len(w.Gaps):
+		return fail("has %d hashes and %d gaps", len(w.Hashes), len(w.Gaps))
+	}
+	switch engine.Phase(w.Phase) {
+	case engine.Prefill, engine.Decode:
+	default:
+		return fail("phase is %q; it is prefill or decode", w.Phase)
+	}
+	switch engine.NextKind(w.NextKind) {
+	case engine.NextBonus, engine.NextCorrection, engine.NextSampled, engine.NextNone:
+	default:
+		return fail("next_kind is %q; it is bonus, correction, sampled or none", w.NextKind)
+	}
+	for _, c := range []struct {
+		column string
+		value  int32
+	}{
+		{"k_planned", w.KPlanned}, {"k_executed", w.KExecuted}, {"tree_nodes", w.TreeNodes},
+		{"accepted", w.Accepted}, {"real_accepted", w.RealAccepted}, {"forced_accepted", w.ForcedAccepted},
+	} {
+		if c.value < 0 || c.value > largest {
+			return fail("%s is %d; it is 0..%d", c.column, c.value, largest)
+		}
+	}
+	return nil
 }

@@ -1,9 +1,11 @@
 package acceptance
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,8 +24,6 @@ const (
 	segmentAge = time.Second
 	// segmentRows closes a segment early.
 	segmentRows = 1 << 15
-	// pattern of the segment names, numbered from 1.
-	pattern = "records-%06d.parquet"
 )
 
 // Meta identifies a run in each of its segments.
@@ -39,16 +39,21 @@ type file interface {
 	Close() error
 }
 
-// Writer stores the records of a run. It may be used from one goroutine at a
-// time; closing of segments goes on beside it.
+// Writer stores the records of a run. Record may be called from one goroutine at
+// a time; closing of segments goes on beside it. The times come from package
+// time, so tests run it in a synctest bubble.
 type Writer struct {
 	dir    string
 	meta   Meta
+	limit  int // rows of a segment
 	create func(name string) (file, error)
 
-	mu      sync.Mutex // guards what follows
-	rows    []row
-	err     error
+	mu       sync.Mutex // guards what follows
+	rows     []row
+	err      error // of the first segment that could not be written
+	reported bool  // Record has returned err
+	closed   bool
+
 	writing sync.Mutex // held while a segment is written; guards segment
 	segment int
 
@@ -59,20 +64,20 @@ type Writer struct {
 var _ engine.Recorder = (*Writer)(nil)
 
 // NewWriter makes a writer of segments in dir, which must exist and hold no
-// records yet.
+// records yet. Close it: it has a goroutine.
 func NewWriter(dir string, meta Meta) (*Writer, error) {
-	return newWriter(dir, meta, segmentAge, func(name string) (file, error) { return os.Create(name) })
+	return newWriter(dir, meta, segmentAge, segmentRows, func(name string) (file, error) { return os.Create(name) })
 }
 
-func newWriter(dir string, meta Meta, age time.Duration, create func(string) (file, error)) (*Writer, error) {
+func newWriter(dir string, meta Meta, age time.Duration, limit int, create func(string) (file, error)) (*Writer, error) {
 	old, err := segments(dir)
 	if err != nil {
 		return nil, err
 	}
 	if len(old) > 0 {
-		return nil, fmt.Errorf("%s already holds records (%s); a run needs a directory of its own", dir, filepath.Base(old[0]))
+		return nil, fmt.Errorf("records: %s already holds records (%s); a run needs a directory of its own", dir, segmentName(old[0]))
 	}
-	w := &Writer{dir: dir, meta: meta, create: create, stop: make(chan struct{})}
+	w := &Writer{dir: dir, meta: meta, limit: limit, create: create, stop: make(chan struct{})}
 	w.done.Go(func() { w.tick(age) })
 	return w, nil
 }
@@ -86,32 +91,63 @@ func (w *Writer) tick(age time.Duration) {
 		case <-w.stop:
 			return
 		case <-t.C:
-			w.flush()
+			_ = w.flush() // the next Record, or Close, returns it
 		}
 	}
 }
 
-// Record implements engine.Recorder. It returns the error of a segment that
-// could not be written; records of earlier segments stay readable.
+// Record implements engine.Recorder. Once a segment could not be written (a full
+// disk, say) it takes nothing more and returns that error, which names the file;
+// records of earlier segments stay readable.
 func (w *Writer) Record(r *engine.Record) error {
 	w.mu.Lock()
+	if w.closed || w.err != nil {
+		defer w.mu.Unlock()
+		w.reported = w.reported || w.err != nil
+		if w.err != nil {
+			return w.err
+		}
+		return fmt.Errorf("records: the writer of %s is closed", w.dir)
+	}
 	w.rows = append(w.rows, toRow(w.meta.Run, r))
-	full, err := len(w.rows) >= segmentRows, w.err
+	full := len(w.rows) >= w.limit
 	w.mu.Unlock()
-	if err == nil && full {
-		err = w.flush()
+	if !full {
+		return nil
+	}
+	err := w.flush()
+	if err != nil {
+		w.mu.Lock()
+		w.reported = true
+		w.mu.Unlock()
 	}
 	return err
 }
 
-// Close writes what is left.
+// Close writes what is left and stops the writer. It returns the error of a
+// segment that could not be written, unless Record has returned it already. A
+// second Close does nothing.
 func (w *Writer) Close() error {
+	w.mu.Lock()
+	closed := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if closed {
+		return nil
+	}
 	close(w.stop)
 	w.done.Wait()
-	return w.flush()
+	err := w.flush()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reported {
+		return nil
+	}
+	return err
 }
 
-// flush closes the rows taken so far into a segment.
+// flush closes the rows taken so far into a segment; without rows it does
+// nothing.
 func (w *Writer) flush() error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -122,7 +158,7 @@ func (w *Writer) flush() error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	name := filepath.Join(w.dir, fmt.Sprintf(pattern, w.segment+1))
+	name := filepath.Join(w.dir, segmentName(w.segment+1))
 	if err = w.write(name, rows); err != nil {
 		err = fmt.Errorf("records: write %s (%d records are lost; earlier segments are complete): %w", name, len(rows), err)
 		w.mu.Lock()
@@ -134,31 +170,26 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-// write makes one segment: temporary name, footer, sync, rename.
+// write makes one segment: under a temporary name, synced, renamed.
 func (w *Writer) write(name string, rows []row) (err error) {
+	content, err := encode(w.meta, rows)
+	if err != nil {
+		return err
+	}
 	tmp := name + ".tmp"
 	f, err := w.create(tmp)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp))
+		if err == nil {
+			return
+		}
+		if e := os.Remove(tmp); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
 		}
 	}()
-	options := []parquet.WriterOption{
-		parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault}),
-		parquet.KeyValueMetadata(keySchema, SchemaVersion),
-		parquet.KeyValueMetadata(keyRun, w.meta.Run),
-	}
-	for _, k := range slices.Sorted(maps.Keys(w.meta.Provenance)) {
-		options = append(options, parquet.KeyValueMetadata(keyProvenance+k, w.meta.Provenance[k]))
-	}
-	pw := parquet.NewGenericWriter[row](f, options...)
-	_, err = pw.Write(rows)
-	if e := pw.Close(); err == nil {
-		err = e
-	}
+	_, err = f.Write(content)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -171,15 +202,27 @@ func (w *Writer) write(name string, rows []row) (err error) {
 	return os.Rename(tmp, name)
 }
 
-// segments lists the segments of a directory in order.
-func segments(dir string) ([]string, error) {
-	if _, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("records: %w", err)
+// encode returns the bytes of a segment, sealed.
+func encode[R any](meta Meta, rows []R) ([]byte, error) {
+	options := []parquet.WriterOption{
+		parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault}),
+		parquet.KeyValueMetadata(keySchema, SchemaVersion),
+		parquet.KeyValueMetadata(keyRun, meta.Run),
+		parquet.KeyValueMetadata(keyChecksum, unsealed),
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "records-*.parquet"))
+	for _, k := range slices.Sorted(maps.Keys(meta.Provenance)) {
+		options = append(options, parquet.KeyValueMetadata(keyProvenance+k, meta.Provenance[k]))
+	}
+	var out bytes.Buffer
+	err := guard(func() error {
+		pw := parquet.NewGenericWriter[R](&out, options...)
+		if _, err := pw.Write(rows); err != nil {
+			return err
+		}
+		return pw.Close()
+	})
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
-	return names, nil
+	return out.Bytes(), seal(out.Bytes())
 }
