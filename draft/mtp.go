@@ -110,6 +110,22 @@ func (d *mtp) Attach(c kernels.Caches, first, spans, rows int) error {
 	return nil
 }
 
+// Detach implements engine.DeviceDrafter.
+func (d *mtp) Detach() {
+	be := d.m.Backend()
+	if d.net != nil {
+		d.net.Close()
+	}
+	d.shifted.Free(be)
+	d.chain.Free(be)
+	for _, b := range []kernels.Buf{d.carry, d.targetHidden, d.last, d.saved, d.stats, d.slotTable, d.rowsTable} {
+		if !b.None() {
+			be.Free(b)
+		}
+	}
+	*d = mtp{m: d.m}
+}
+
 // Committed implements engine.Drafter.
 func (d *mtp) Committed(s *engine.Step) error {
 	d.Level(s.Queue, s.Batch, s.Kept, s.Next, s.Hidden)

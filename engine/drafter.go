@@ -80,6 +80,9 @@ type DeviceDrafter interface {
 	// Attach gives it the caches, with its first layer's index, and the
 	// largest batch (spans, rows) that it will see; it allocates here.
 	Attach(c kernels.Caches, first, spans, rows int) error
+	// Detach frees what Attach allocated, whether or not Attach succeeded;
+	// the engine is closing.
+	Detach()
 	// Save and Restore keep what it needs beside its layers in step with the
 	// prefix cache's snapshots: Save runs when the slot's length is a
 	// border, Restore after the target's. next is the token at the restored

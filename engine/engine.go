@@ -96,7 +96,7 @@ func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier,
 		return 1
 	})
 	if err := e.allocate(); err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
+		return nil, errors.Join(fmt.Errorf("engine: %w", err), e.Close())
 	}
 	return e, nil
 }
@@ -260,10 +260,27 @@ func (e *Engine) CacheBytes() (page, slot, snapshot int64) { return e.caches.Byt
 // Active returns the number of unfinished sequences.
 func (e *Engine) Active() int { return len(e.seqs) }
 
-// Close frees the caches and tables. The model stays loaded.
+// Close frees the caches, the tables and what the drafters hold on the device.
+// The model stays loaded.
 func (e *Engine) Close() error {
-	for _, b := range []kernels.Buf{e.stats, e.t.kept, e.t.next} {
-		e.be.Free(b)
+	bufs := []kernels.Buf{e.stats}
+	if e.t != nil {
+		e.t.batch.Free(e.be)
+		bufs = append(bufs, e.t.kept, e.t.next)
+	}
+	for _, d := range e.drafters {
+		if d.device != nil {
+			d.device.Detach()
+			bufs = append(bufs, d.kept)
+		}
+	}
+	for _, b := range bufs {
+		if !b.None() {
+			e.be.Free(b)
+		}
+	}
+	if e.caches == nil {
+		return nil
 	}
 	return e.caches.Close()
 }

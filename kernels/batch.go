@@ -57,3 +57,12 @@ func NewBatch(be Backend, spans, rows, logitRows int) (Batch, error) {
 	}
 	return b, nil
 }
+
+// Free returns the memory of tables that NewBatch allocated.
+func (b Batch) Free(be Backend) {
+	for _, t := range []Buf{b.Seq, b.Start, b.Len, b.RowOff, b.Token, b.Pos, b.Parent, b.Span, b.Logit} {
+		if !t.None() {
+			be.Free(t)
+		}
+	}
+}

@@ -79,6 +79,14 @@ func (m *Model) MTP(rows, spans int) (*MTP, error) {
 	return t, nil
 }
 
+// Close frees the activations.
+func (t *MTP) Close() {
+	t.s.free(t.m.be)
+	for _, b := range []kernels.Buf{t.both, t.hidden, t.logits} {
+		t.m.be.Free(b)
+	}
+}
+
 // Layer returns the cache geometry of the module's one layer.
 func (t *MTP) Layer() kernels.LayerSpec { return t.w.block.cache }
 
