@@ -99,6 +99,8 @@ func readMeta(name string) (meta Meta, err error) {
 	return meta, err
 }
 
+// metaOf reads the identity in a file's metadata, and checks the schema version
+// and the columns.
 func metaOf(f *parquet.File) (Meta, error) {
 	m := Meta{Provenance: map[string]string{}}
 	version := ""
@@ -118,23 +120,7 @@ func metaOf(f *parquet.File) (Meta, error) {
 	case version != SchemaVersion:
 		return m, fmt.Errorf("schema version %s; this program reads version %s", version, SchemaVersion)
 	}
-	have, want := f.Schema(), parquet.SchemaOf(row{})
-	for _, c := range want.Columns() {
-		got, ok := have.Lookup(c...)
-		if !ok {
-			return m, fmt.Errorf("column %s is missing", c[0])
-		}
-		ours, _ := want.Lookup(c...)
-		if got.Node.Type().String() != ours.Node.Type().String() {
-			return m, fmt.Errorf("column %s is of type %s; version %s has %s", c[0], got.Node.Type(), SchemaVersion, ours.Node.Type())
-		}
-	}
-	for _, c := range have.Columns() {
-		if _, ok := want.Lookup(c...); !ok {
-			return m, fmt.Errorf("column %s is unknown to schema version %s", c[0], SchemaVersion)
-		}
-	}
-	return m, nil
+	return m, checkColumns(f.Schema(), parquet.SchemaOf(row{}))
 }
 
 // readRows streams the rows of a segment.
