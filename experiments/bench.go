@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
@@ -45,12 +46,12 @@ type BenchResult struct {
 	Info    kernels.Info `json:"backend"`
 	Rounds  int          `json:"rounds"`
 	Machine struct {
-		ReadBytesS float64 `json:"read_bytes_s"` // plain read loop over the weights
-		PeakMACS   float64 `json:"peak_macs_s"`
+		ReadBytesS float64 `json:"read_bytes_per_s"` // plain read loop over the weights
+		PeakMACS   float64 `json:"peak_macs_per_s"`
 	} `json:"machine"`
 	Decode struct {
 		TokS        float64 `json:"tok_s"`
-		BytesS      float64 `json:"bytes_s"`
+		BytesS      float64 `json:"bytes_per_s"`
 		RatioToRead float64 `json:"ratio_to_read"`
 		StepMs      float64 `json:"step_ms"`
 	} `json:"decode"`
@@ -67,16 +68,19 @@ type BenchResult struct {
 		TokS        float64 `json:"tok_s"`
 		RatioToPeak float64 `json:"ratio_to_peak"`
 	} `json:"prefill"`
-	Draft *struct {
-		Ms       float64 `json:"ms"`         // one MTP draft: layer and LM head
-		ShareOf1 float64 `json:"step_share"` // of a 1-row step
-	} `json:"draft,omitempty"`
+	Draft  *DraftCost `json:"draft,omitempty"` // with an MTP module
 	Memory struct {
 		Weights  int64   `json:"weights_bytes"`
 		Caches   int64   `json:"caches_bytes"`
 		Resident int64   `json:"resident_bytes"`
 		Ratio    float64 `json:"resident_ratio"` // resident to weights and caches
 	} `json:"memory"`
+}
+
+// DraftCost is what one draft of the MTP module costs: layer and LM head.
+type DraftCost struct {
+	Ms        float64 `json:"ms"`
+	StepShare float64 `json:"step_share"` // of a 1-row step
 }
 
 // garbage drafts ids at random: a verification of given width whose outcome does
@@ -109,7 +113,12 @@ type bench struct {
 	res   BenchResult
 	best  map[int]int64 // step time by rows, ns
 	pre   int64
+	draft int64 // drafting time of a step with benchDrafts drafts, ns
 }
+
+// benchDrafts is the k at which the cost of a draft is measured: k heads, k-1
+// further passes of the layer and one to level its cache, so k drafts in all.
+const benchDrafts = 3
 
 // Bench measures decode, verification and prefill of a model, interleaved with
 // the machine's limits.
@@ -155,22 +164,39 @@ func (b *bench) open() error {
 	return nil
 }
 
-// round measures everything once.
+// round measures everything once. The machine's limits are sampled as often as
+// steps are, and each sample is about as long as a step, so that the best of
+// both were equally lucky.
 func (b *bench) round() error {
-	passes := int(max(1, (64<<20)/max(1, b.m.StepParams()*2)))
-	bytes, took := b.be.ReadWeights(passes)
-	b.res.Machine.ReadBytesS = max(b.res.Machine.ReadBytesS, float64(bytes)/took.Seconds())
-	macs, took := b.be.PeakMACs(1_000_000)
-	b.res.Machine.PeakMACS = max(b.res.Machine.PeakMACS, float64(macs)/took.Seconds())
 	for _, rows := range b.o.Rows {
+		b.limits((b.o.Steps + 1) / 2)
 		if err := b.steps(rows); err != nil {
 			return err
 		}
+		b.limits((b.o.Steps + 1) / 2)
 	}
-	bytes, took = b.be.ReadWeights(passes)
-	b.res.Machine.ReadBytesS = max(b.res.Machine.ReadBytesS, float64(bytes)/took.Seconds())
-	return b.prefill()
+	if err := b.drafts(); err != nil {
+		return err
+	}
+	if err := b.prefill(); err != nil {
+		return err
+	}
+	b.limits(1)
+	return nil
 }
+
+// limits samples the read loop and the arithmetic peak.
+func (b *bench) limits(samples int) {
+	for range samples {
+		bytes, took := b.be.ReadWeights(1)
+		b.res.Machine.ReadBytesS = max(b.res.Machine.ReadBytesS, float64(bytes)/took.Seconds())
+		macs, took := b.be.PeakMACs(peakIterations)
+		b.res.Machine.PeakMACS = max(b.res.Machine.PeakMACS, float64(macs)/took.Seconds())
+	}
+}
+
+// peakIterations make a sample of the arithmetic peak of about a millisecond.
+const peakIterations = 100_000
 
 // steps measures verification steps of the given rows behind a prompt.
 func (b *bench) steps(rows int) error {
@@ -181,7 +207,7 @@ func (b *bench) steps(rows int) error {
 		}
 		return nil
 	})
-	if err := b.run(rec, b.o.Prompt, 1+b.o.Steps, rows-1); err != nil {
+	if err := b.run(rec, b.garbage(), b.o.Prompt, 1+b.o.Steps, rows-1); err != nil {
 		return err
 	}
 	if old := b.best[rows]; old == 0 || best < old {
@@ -199,11 +225,35 @@ func (b *bench) prefill() error {
 			b.res.Prefill.Tokens = int(r.Rows)
 		}
 		return nil
-	}), n, 1, 0)
+	}), b.garbage(), n, 1, 0)
 }
 
-// run runs one sequence of random tokens.
-func (b *bench) run(rec engine.Recorder, prompt, tokens, k int) error {
+func (b *bench) garbage() engine.Drafter { return &garbage{b.rand, b.m.Config.VocabSize} }
+
+// drafts measures what drafting costs with the model's MTP module, if it has
+// one.
+func (b *bench) drafts() error {
+	if _, ok := b.m.MTPLayer(); !ok {
+		return nil
+	}
+	st, err := draft.New("mtp")
+	if err != nil {
+		return err
+	}
+	d, err := st.Provision(draft.Env{Backend: b.be, Model: b.m, Vocab: b.m.Config.VocabSize})
+	if err != nil {
+		return err
+	}
+	return b.run(engine.RecorderFunc(func(r *engine.Record) error {
+		if r.Phase == engine.Decode && r.KExecuted == benchDrafts && (b.draft == 0 || r.DraftNs < b.draft) {
+			b.draft = r.DraftNs
+		}
+		return nil
+	}), d, b.o.Prompt, 1+2*b.o.Steps, benchDrafts)
+}
+
+// run runs one sequence of random tokens with a drafter.
+func (b *bench) run(rec engine.Recorder, d engine.Drafter, prompt, tokens, k int) error {
 	rule, err := verify.New("greedy")
 	if err != nil {
 		return err
@@ -211,7 +261,7 @@ func (b *bench) run(rec engine.Recorder, prompt, tokens, k int) error {
 	vocab := b.m.Config.VocabSize
 	e, err := engine.New(b.m, engine.Config{
 		MaxTokens: b.o.Context, MaxSequences: 1, MaxDraft: max(1, k), Chunk: b.o.Context, BatchTokens: b.o.Context,
-	}, map[string]engine.Drafter{"garbage": &garbage{b.rand, vocab}}, rule, rec, engine.Listener{})
+	}, map[string]engine.Drafter{d.Name(): d}, rule, rec, engine.Listener{})
 	if err != nil {
 		return err
 	}
@@ -222,7 +272,7 @@ func (b *bench) run(rec engine.Recorder, prompt, tokens, k int) error {
 	for i := range ids {
 		ids[i] = int32(b.rand.IntN(vocab))
 	}
-	if _, err := e.Submit(engine.Request{ID: "bench", Prompt: ids, MaxNew: tokens, Drafter: "garbage", K: k, IgnoreStop: true}); err != nil {
+	if _, err := e.Submit(engine.Request{ID: "bench", Prompt: ids, MaxNew: tokens, Drafter: d.Name(), K: k, IgnoreStop: true}); err != nil {
 		return err
 	}
 	if err := e.Run(nil); err != nil {
@@ -246,6 +296,9 @@ func (b *bench) finish() {
 		key := strconv.Itoa(rows)
 		bound := max(one, 1e9*params*float64(rows)/r.Machine.PeakMACS)
 		r.Verify.Rows[key], r.Verify.Bound[key], r.Verify.Ms[key] = float64(ns)/one, float64(ns)/bound, float64(ns)/1e6
+	}
+	if b.draft > 0 {
+		r.Draft = &DraftCost{Ms: float64(b.draft) / benchDrafts / 1e6, StepShare: float64(b.draft) / benchDrafts / one}
 	}
 	seconds := float64(b.pre) / 1e9
 	r.Prefill.TokS = float64(r.Prefill.Tokens) / seconds
