@@ -40,8 +40,7 @@ type file interface {
 }
 
 // Writer stores the records of a run. Record may be called from one goroutine at
-// a time; closing of segments goes on beside it. The times come from package
-// time, so tests run it in a synctest bubble.
+// a time; closing of segments goes on beside it.
 type Writer struct {
 	dir    string
 	meta   Meta
@@ -57,8 +56,9 @@ type Writer struct {
 	writing sync.Mutex // held while a segment is written; guards segment
 	segment int
 
-	stop chan struct{}
-	done sync.WaitGroup
+	stop      chan struct{}
+	stopClock func()
+	done      sync.WaitGroup
 }
 
 var _ engine.Recorder = (*Writer)(nil)
@@ -66,10 +66,19 @@ var _ engine.Recorder = (*Writer)(nil)
 // NewWriter makes a writer of segments in dir, which must exist and hold no
 // records yet. Close it: it has a goroutine.
 func NewWriter(dir string, meta Meta) (*Writer, error) {
-	return newWriter(dir, meta, segmentAge, segmentRows, func(name string) (file, error) { return os.Create(name) })
+	clock := time.NewTicker(segmentAge)
+	w, err := newWriter(dir, meta, clock.C, segmentRows, func(name string) (file, error) { return os.Create(name) })
+	if err != nil {
+		clock.Stop()
+		return nil, err
+	}
+	w.stopClock = clock.Stop
+	return w, nil
 }
 
-func newWriter(dir string, meta Meta, age time.Duration, limit int, create func(string) (file, error)) (*Writer, error) {
+// newWriter makes a writer that closes a segment at each tick of a clock, and
+// when it has limit rows.
+func newWriter(dir string, meta Meta, clock <-chan time.Time, limit int, create func(string) (file, error)) (*Writer, error) {
 	old, err := segments(dir)
 	if err != nil {
 		return nil, err
@@ -77,20 +86,18 @@ func newWriter(dir string, meta Meta, age time.Duration, limit int, create func(
 	if len(old) > 0 {
 		return nil, fmt.Errorf("records: %s already holds records (%s); a run needs a directory of its own", dir, segmentName(old[0]))
 	}
-	w := &Writer{dir: dir, meta: meta, limit: limit, create: create, stop: make(chan struct{})}
-	w.done.Go(func() { w.tick(age) })
+	w := &Writer{dir: dir, meta: meta, limit: limit, create: create, stop: make(chan struct{}), stopClock: func() {}}
+	w.done.Go(func() { w.watch(clock) })
 	return w, nil
 }
 
-// tick closes a segment every so often.
-func (w *Writer) tick(age time.Duration) {
-	t := time.NewTicker(age)
-	defer t.Stop()
+// watch closes a segment at each tick.
+func (w *Writer) watch(clock <-chan time.Time) {
 	for {
 		select {
 		case <-w.stop:
 			return
-		case <-t.C:
+		case <-clock:
 			_ = w.flush() // the next Record, or Close, returns it
 		}
 	}
@@ -135,6 +142,7 @@ func (w *Writer) Close() error {
 	if closed {
 		return nil
 	}
+	w.stopClock()
 	close(w.stop)
 	w.done.Wait()
 	err := w.flush()

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"exacta.dev/exacta/engine"
@@ -62,35 +61,42 @@ func TestNoRecordsNoFiles(t *testing.T) {
 	require.EqualError(t, err, "records: "+dir+" holds no records-000001.parquet; it is not the directory of a run, or nothing was recorded")
 }
 
-// A record is on disk at most a second after it was taken, though no other
-// record follows; a second without records leaves no segment.
+// manual is a clock that a test ticks. tick returns when the writer has dealt
+// with it: it takes the second tick only after the first.
+type manual chan time.Time
+
+func (m manual) tick() {
+	m <- time.Time{}
+	m <- time.Time{}
+}
+
+// A record is on disk after the next tick, though no other record follows; a tick
+// without records leaves no segment.
 func TestSegmentsByTime(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		w, err := NewWriter(dir, Meta{Run: "x"})
-		require.NoError(t, err)
-		records := fakeRun(2, 1, 1, 30)
-		for i, pause := range []time.Duration{100, 1500, 10, 10, 5000, 700, 700, 700} {
-			require.NoError(t, w.Record(records[i]))
-			time.Sleep(pause * time.Millisecond)
-			time.Sleep(segmentAge)
-			synctest.Wait()
-			same(t, records[:i+1], read(t, dir))
+	require.LessOrEqual(t, 2*segmentAge, 2*time.Second) // a tick, and the same again to write
+	dir, clock := t.TempDir(), make(manual)
+	w, err := newWriter(dir, Meta{Run: "x"}, clock, 1000, func(n string) (file, error) { return os.Create(n) })
+	require.NoError(t, err)
+	records := fakeRun(2, 1, 1, 30)
+	taken := 0
+	for i, n := range []int{1, 3, 0, 0, 7, 1} {
+		for range n {
+			require.NoError(t, w.Record(records[taken]))
+			taken++
 		}
-		before, err := segments(dir)
+		clock.tick()
+		same(t, records[:taken], read(t, dir))
+		numbers, err := segments(dir)
 		require.NoError(t, err)
-		time.Sleep(time.Minute)
-		require.NoError(t, w.Close())
-		after, err := segments(dir)
-		require.NoError(t, err)
-		require.Equal(t, before, after)
-		require.Len(t, after, 8)
-	})
+		require.Len(t, numbers, []int{1, 2, 2, 2, 3, 4}[i])
+	}
+	require.NoError(t, w.Close())
+	same(t, records[:taken], read(t, dir))
 }
 
 func TestSegmentsByRows(t *testing.T) {
 	dir := t.TempDir()
-	w, err := newWriter(dir, Meta{Run: "x"}, time.Hour, 10, func(n string) (file, error) { return os.Create(n) })
+	w, err := newWriter(dir, Meta{Run: "x"}, nil, 10, func(n string) (file, error) { return os.Create(n) })
 	require.NoError(t, err)
 	records := fakeRun(3, 2, 3, 9)
 	for i, r := range records {
@@ -146,7 +152,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			dir := t.TempDir()
 			made := 0
-			w, err := newWriter(dir, Meta{Run: "x"}, time.Hour, 4, func(n string) (file, error) {
+			w, err := newWriter(dir, Meta{Run: "x"}, nil, 4, func(n string) (file, error) {
 				if made++; made > 2 {
 					return full()
 				}
@@ -175,21 +181,18 @@ func TestDiskFull(t *testing.T) {
 func TestErrorInBackground(t *testing.T) {
 	broken := errors.New("broken")
 	for _, more := range []bool{true, false} {
-		dir := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
-			w, err := newWriter(dir, Meta{Run: "x"}, time.Second, 100, func(string) (file, error) { return failing{broken}, nil })
-			require.NoError(t, err)
-			record := fakeRun(1, 1, 1, 1)[0]
-			require.NoError(t, w.Record(record))
-			time.Sleep(3 * time.Second)
-			synctest.Wait()
-			if more {
-				require.ErrorIs(t, w.Record(record), broken)
-				require.NoError(t, w.Close())
-			} else {
-				require.ErrorIs(t, w.Close(), broken)
-			}
-		})
+		clock := make(manual)
+		w, err := newWriter(t.TempDir(), Meta{Run: "x"}, clock, 100, func(string) (file, error) { return failing{broken}, nil })
+		require.NoError(t, err)
+		record := fakeRun(1, 1, 1, 1)[0]
+		require.NoError(t, w.Record(record))
+		clock.tick()
+		if more {
+			require.ErrorIs(t, w.Record(record), broken)
+			require.NoError(t, w.Close())
+		} else {
+			require.ErrorIs(t, w.Close(), broken)
+		}
 	}
 }
 
@@ -200,7 +203,7 @@ func TestDiskFullTmpfs(t *testing.T) {
 		t.Skipf("no tmpfs can be mounted here: %v", err)
 	}
 	defer func() { require.NoError(t, syscall.Unmount(dir, 0)) }()
-	w, err := newWriter(dir, Meta{Run: "x"}, time.Hour, 100, func(n string) (file, error) { return os.Create(n) })
+	w, err := newWriter(dir, Meta{Run: "x"}, nil, 100, func(n string) (file, error) { return os.Create(n) })
 	require.NoError(t, err)
 	records := fakeRun(5, 1, 10, 1000)
 	taken := 0
