@@ -45,10 +45,10 @@ type moveArgs struct {
 
 type normArgs struct {
 	env
-	dst, x                          view
-	w                               driver.Ptr
-	eps                             float32
-	cols, group, centered, wide, _p int32
+	dst, x                         view
+	w                              driver.Ptr
+	eps                            float32
+	cols, group, centered, wide, _ int32
 }
 
 type matMulArgs struct {

@@ -61,7 +61,7 @@ func Open(o Options) (*Backend, error) {
 func (be *Backend) open(o Options) error {
 	var err error
 	if be.driver, err = driver.Open(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrNoDevice, err)
 	}
 	if be.dev, err = be.driver.Device(o.Device); err != nil {
 		return err
@@ -98,7 +98,8 @@ func (be *Backend) loadKernels(code map[string][]byte) error {
 	for _, f := range sourceFiles {
 		m, err := be.ctx.Load(f+".cu", code[f])
 		if err != nil {
-			return err
+			major, minor, _ := be.driver.Version()
+			return fmt.Errorf("%w; the driver is for CUDA %d.%d", err, major, minor)
 		}
 		be.modules = append(be.modules, m)
 		for i, k := range kernelTable {

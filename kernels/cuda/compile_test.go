@@ -37,3 +37,34 @@ func TestSourcesCompile(t *testing.T) {
 		}
 	}
 }
+
+// TestCubinsAreCached compiles once and then does without NVRTC.
+func TestCubinsAreCached(t *testing.T) {
+	if _, err := driver.OpenCompiler(); err != nil {
+		t.Skipf("kernels not compiled: %v", err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	fresh, err := cubins(90)
+	require.NoError(t, err)
+	require.Len(t, fresh, len(sourceFiles))
+	t.Setenv(driver.CompilerEnv, "/nowhere/libnvrtc.so")
+	cached, err := cubins(90)
+	require.NoError(t, err)
+	require.Equal(t, fresh, cached)
+	_, err = cubins(80)
+	require.ErrorContains(t, err, "/nowhere/libnvrtc.so")
+	require.ErrorContains(t, err, driver.CompilerEnv)
+}
+
+// TestCompileErrors checks that an error carries the compiler's words.
+func TestCompileErrors(t *testing.T) {
+	nvrtc, err := driver.OpenCompiler()
+	if err != nil {
+		t.Skipf("kernels not compiled: %v", err)
+	}
+	_, err = nvrtc.Compile("bad.cu", "__global__ void f() { nothing(); }", []string{"--gpu-architecture=sm_90"})
+	require.ErrorContains(t, err, "nvrtcCompileProgram(bad.cu")
+	require.ErrorContains(t, err, `identifier "nothing" is undefined`)
+	_, err = nvrtc.Compile("rows.cu", "int x;", []string{"--gpu-architecture=sm_1"})
+	require.ErrorContains(t, err, "sm_1")
+}

@@ -9,8 +9,9 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
-// deviceCounters are the counters that kernels keep, in the order of src.
-const deviceCounters = 3
+// deviceCounters are the counters that kernels keep, in the order of src, the
+// mark of the first fault among them.
+const deviceCounters = 4
 
 // countersAt is the offset of their landing place in the notes.
 const countersAt = 64

@@ -23,7 +23,7 @@ func (g *stage) open(ctx *driver.Context, n int64) error {
 	var err error
 	g.half = n / 2
 	for i := range g.done {
-		if g.done[i], err = ctx.NewEvent(false); err != nil {
+		if g.done[i], err = ctx.NewEvent(); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ type readback struct {
 func (r *readback) open(ctx *driver.Context, n int64) error {
 	var err error
 	for i := range r.passed {
-		if r.passed[i], err = ctx.NewEvent(false); err != nil {
+		if r.passed[i], err = ctx.NewEvent(); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,7 @@
 package cuda
 
 import (
-	"errors"
+	"fmt"
 
 	"exacta.dev/exacta/kernels"
 )
@@ -13,5 +13,5 @@ type Backend struct{ kernels.Backend }
 
 // Open returns an error: this build has no device support.
 func Open(Options) (*Backend, error) {
-	return nil, errors.New("cuda: no device support in this build; it needs Linux on amd64 or arm64 and no build tag nogpu")
+	return nil, fmt.Errorf("cuda: %w: no device support in this build; it needs Linux on amd64 or arm64 and no build tag nogpu", ErrNoDevice)
 }

@@ -15,7 +15,6 @@ type Result int32
 const (
 	success           Result = 0
 	ResultOutOfMemory Result = 2
-	ResultNotReady    Result = 600
 )
 
 // Error is a driver call that failed.

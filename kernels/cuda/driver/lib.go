@@ -3,7 +3,6 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -54,11 +53,4 @@ func (l *library) complete(need string) error {
 		return nil
 	}
 	return fmt.Errorf("%s lacks %s; %s", l.name, strings.Join(l.missing, ", "), need)
-}
-
-func (l *library) close() error {
-	if err := purego.Dlclose(l.handle); err != nil {
-		return errors.New("dlclose " + l.name + ": " + err.Error())
-	}
-	return nil
 }

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -80,7 +81,7 @@ func (c *Context) AllocHost(n int64) (*HostMemory, error) {
 	}
 	h.Bytes = unsafe.Slice((*byte)(h.base), n)
 	if err := c.d.check(c.d.cuMemHostGetDevicePointer(&h.Dev, h.base, 0), "cuMemHostGetDevicePointer", ""); err != nil {
-		return nil, err
+		return nil, errors.Join(err, c.FreeHost(h))
 	}
 	return h, nil
 }

@@ -192,6 +192,3 @@ func (c *Compiler) log(prog uintptr) string {
 	}
 	return strings.TrimRight(string(b), "\x00\n")
 }
-
-// Close unloads the library.
-func (c *Compiler) Close() error { return c.lib.close() }

@@ -19,8 +19,6 @@ type streamAPI struct {
 	cuEventCreate func(*uintptr, uint32) Result
 	// CUresult cuEventDestroy_v2(CUevent hEvent)
 	cuEventDestroy func(uintptr) Result
-	// CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
-	cuEventElapsedTime func(*float32, uintptr, uintptr) Result
 	// CUresult cuStreamSynchronize(CUstream hStream)
 	streamSynchronize uintptr
 	// CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -34,7 +32,6 @@ func (a *streamAPI) bindStream(l *library) {
 	l.bind(&a.cuStreamDestroy, "cuStreamDestroy_v2")
 	l.bind(&a.cuEventCreate, "cuEventCreate")
 	l.bind(&a.cuEventDestroy, "cuEventDestroy_v2")
-	l.bind(&a.cuEventElapsedTime, "cuEventElapsedTime")
 	a.streamSynchronize = l.addr("cuStreamSynchronize")
 	a.eventRecord = l.addr("cuEventRecord")
 	a.eventSynchronize = l.addr("cuEventSynchronize")
@@ -94,27 +91,16 @@ type Event struct{ handle uintptr }
 // CU_EVENT_DISABLE_TIMING
 const eventDisableTiming = 2
 
-// NewEvent creates an event, with or without a time stamp.
-func (c *Context) NewEvent(timing bool) (Event, error) {
+// NewEvent creates an event without a time stamp.
+func (c *Context) NewEvent() (Event, error) {
 	var e Event
-	var flags uint32 = eventDisableTiming
-	if timing {
-		flags = 0
-	}
-	err := c.d.check(c.d.cuEventCreate(&e.handle, flags), "cuEventCreate", "")
+	err := c.d.check(c.d.cuEventCreate(&e.handle, eventDisableTiming), "cuEventCreate", "")
 	return e, err
 }
 
 // FreeEvent destroys an event.
 func (c *Context) FreeEvent(e Event) error {
 	return c.d.check(c.d.cuEventDestroy(e.handle), "cuEventDestroy", "")
-}
-
-// Elapsed returns the milliseconds between two timed events that have passed.
-func (c *Context) Elapsed(from, to Event) (float32, error) {
-	var ms float32
-	err := c.d.check(c.d.cuEventElapsedTime(&ms, from.handle, to.handle), "cuEventElapsedTime", "")
-	return ms, err
 }
 
 // Record puts e behind the work issued so far.

@@ -32,13 +32,14 @@ struct Fault { volatile i32 code, op, at, x, y; };
 // Env begins every argument struct.
 struct Env { Fault* fault; u64* work; i32 op, pad; };
 
+
+// Counters behind Env.work; the last one is taken by the first fault.
+enum { WORK_ATTEND_ROWS, WORK_KV_TOKENS, WORK_DELTA_ROWS, WORK_FAULTED };
+
 #define INF __int_as_float(0x7f800000)
 
-// Counters behind Env.work.
-enum { WORK_ATTEND_ROWS, WORK_KV_TOKENS, WORK_DELTA_ROWS };
-
 INLINE void fail(const Env& e, i32 code, i32 at, i32 x, i32 y) {
-	if (e.fault->code != 0) return;
+	if (atomicCAS(&e.work[WORK_FAULTED], 0ull, 1ull) != 0) return;
 	e.fault->op = e.op;
 	e.fault->at = at;
 	e.fault->x = x;

@@ -143,7 +143,10 @@ KERNEL(delta, DeltaArgs) {
 		__syncthreads();
 		if (!row_of(a.e, a.b, s, i)) return;
 		const i32 r = s.off + i, base = s.pos / WINDOW * WINDOW, n = s.pos - base, slot = (s.start + i) % a.ring;
-		if (tid == 0) sources(a, s, src);
+		if (tid == 0) {
+			sources(a, s, src);
+			rec[n] = slot;
+		}
 		records(a, s, tree, rec, last);
 		__syncthreads();
 		unit(a, s, src, channels, kh * kd, a.q_scale, q, red);
@@ -204,7 +207,6 @@ KERNEL(delta, DeltaArgs) {
 		}
 		for (i32 j = tid; j < kd; j += THREADS) keys[slot * kd + j] = k[j];
 		if (tid == 0) {
-			rec[n] = slot;
 			g_ring[slot] = sum;
 			g_rec[slot] = sum;
 		}
