@@ -156,8 +156,19 @@ func readRows(name string, each func(*row) error) error {
 	}
 }
 
+// largestSegment bounds the bytes of a segment that is read: it is held in memory
+// whole. segmentRows records of the longest drafts, uncompressed, are far less.
+const largestSegment = 1 << 30
+
 // openSegment reads a segment, checks its checksum, and opens it as Parquet.
 func openSegment(name string) (*parquet.File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > largestSegment {
+		return nil, fmt.Errorf("has %d bytes; a segment has at most %d", info.Size(), largestSegment)
+	}
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
