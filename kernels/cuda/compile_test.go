@@ -22,6 +22,7 @@ func TestSourcesCompile(t *testing.T) {
 	for _, arch := range architectures {
 		for _, f := range sourceFiles {
 			t.Run(fmt.Sprintf("sm_%d/%s", arch, f), func(t *testing.T) {
+				t.Parallel()
 				text, err := source(f)
 				require.NoError(t, err)
 				bin, err := nvrtc.Compile(f+".cu", text, compileOptions(arch))
