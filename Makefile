@@ -40,10 +40,10 @@ fuzz:
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 
-# On a machine with an NVIDIA GPU. The binaries run without Go, so they can be
-# built here and carried there: make test-gpu RUN=false
+# On a machine with an NVIDIA GPU. The binary runs without Go, so it can be built
+# here (make test-gpu RUN=false) and carried there with engine/embedded.
 RUN ?= true
 test-gpu:
 	mkdir -p build/gpu
-	$(GO) test -c -ldflags '-s -w' -o build/gpu/ ./kernels/cuda/...
-	if $(RUN); then for t in build/gpu/*.test; do $$t -test.v || exit 1; done; fi
+	$(GO) test -c -ldflags '-s -w' -o build/gpu/cuda.test ./kernels/cuda
+	if $(RUN); then EXACTA_MODEL=$(CURDIR)/engine/embedded build/gpu/cuda.test -test.v; fi
