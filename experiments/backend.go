@@ -16,11 +16,20 @@ var Backends = []string{"cpu", "ref", "cuda"}
 func OpenBackend(name string, threads int, set string) (kernels.Backend, error) {
 	switch name {
 	case "cpu":
-		return cpu.New(cpu.Options{Threads: threads, Kernels: set})
+		return opened(cpu.New(cpu.Options{Threads: threads, Kernels: set}))
 	case "ref":
 		return ref.New(), nil
 	case "cuda":
-		return cuda.Open(cuda.Options{})
+		return opened(cuda.Open(cuda.Options{}))
 	}
 	return nil, fmt.Errorf("backend %q is not known; use one of %v", name, Backends)
+}
+
+// opened makes a backend of what a package returned: a nil pointer in an
+// interface would not be nil.
+func opened[B kernels.Backend](b B, err error) (kernels.Backend, error) {
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
