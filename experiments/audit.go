@@ -51,12 +51,11 @@ func AuditTokens(ctx context.Context, dir string, progress func(string)) (*Token
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(cfg)
+	s, err := open(cfg, prompts)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	s.prompts = prompts
 	if why := comparable(reader.Meta().Provenance, provenance(s, "")); why != "" {
 		res.Verdict, res.Why = NotCheckable, why
 		return res, nil

@@ -131,10 +131,13 @@ func ParseConfig(name string, text []byte) (Config, error) {
 	c := Default()
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return c, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+		return c, yamlError(name, text, err)
+	}
+	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
+		return c, fmt.Errorf("%s: %d YAML documents; it must hold one experiment", name, filled(file))
 	}
 	if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
-		return c, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+		return c, yamlError(name, text, err)
 	}
 	if err := c.Validate(); err != nil {
 		var ke *KeyError
@@ -144,6 +147,17 @@ func ParseConfig(name string, text []byte) (Config, error) {
 		return c, fmt.Errorf("%s: %w", name, err)
 	}
 	return c, nil
+}
+
+// filled counts the documents that are not empty.
+func filled(file *ast.File) int {
+	n := 0
+	for _, d := range file.Docs {
+		if d.Body != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // lineOf finds the line of a key such as strategies[1].k, or of its nearest
@@ -227,8 +241,11 @@ func (s Strategy) validate(key string) error {
 			return bad(key+".rule", "%v", err)
 		}
 	}
-	if _, err := s.New(); err != nil {
+	if _, err := draft.New(s.Drafter); err != nil {
 		return bad(key+".drafter", "%v", err)
+	}
+	if _, err := s.New(); err != nil {
+		return bad(key+".config", "%v", err)
 	}
 	if s.Drafter != "none" && len(s.K) == 0 {
 		return bad(key+".k", "is empty; drafter %s needs draft lengths, such as [2, 4]", s.Drafter)
@@ -253,11 +270,12 @@ func (s Strategy) New() (draft.Strategy, error) {
 			return nil, err
 		}
 		if err := yaml.UnmarshalWithOptions(text, d, yaml.Strict()); err != nil {
-			return nil, fmt.Errorf("config of %s: %s", s.Drafter, yaml.FormatError(err, false, false))
+			_, key, what := describe(text, err)
+			return nil, fmt.Errorf("%s of drafter %s: %s", key, s.Drafter, what)
 		}
 	}
 	if err := d.Validate(); err != nil {
-		return nil, fmt.Errorf("config of %s: %w", s.Drafter, err)
+		return nil, fmt.Errorf("drafter %s: %w", s.Drafter, err)
 	}
 	return d, nil
 }

@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 		o.Progress = func(string) {}
 	}
 	o.Progress("loading " + cfg.Model)
-	s, err := open(cfg)
+	s, err := open(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +95,9 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 func makeDir(dir, name string) (string, error) {
 	if dir == "" {
 		dir = filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405"))
+	}
+	if _, err := os.Stat(filepath.Join(dir, "config.yaml")); err == nil {
+		return "", fmt.Errorf("run directory: %s already holds a run; give another", dir)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("run directory: %w", err)
@@ -252,7 +255,7 @@ func (r *runner) finish(p Point, prompt string, s *engine.Sequence, t *acceptanc
 
 // table turns what was gathered into the summary's lines.
 func (r *runner) table() []PointResult {
-	var out []PointResult
+	out := []PointResult{}
 	for i, p := range r.points {
 		st := r.results[i]
 		if len(st.seconds) == 0 {
@@ -269,7 +272,9 @@ func (r *runner) table() []PointResult {
 			speed = append(speed, float64(st.tokens[n])/st.seconds[n])
 			if n < len(plain.seconds) {
 				ratio = append(ratio, speed[n]*plain.seconds[n]/float64(plain.tokens[n]))
-				decode = append(decode, st.decode[n]/plain.decode[n])
+				if plain.decode[n] > 0 { // 0 where no step was without prefill
+					decode = append(decode, st.decode[n]/plain.decode[n])
+				}
 			}
 		}
 		res.TokS, res.RatioToPlain = median(speed), median(ratio)

@@ -1,15 +1,13 @@
 package experiments
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/model"
-	"exacta.dev/exacta/kernels"
 )
 
 // TopLogit is one of a row's largest logits.
@@ -50,14 +48,17 @@ const scoreChunk = 64
 
 // Score runs ids through a model and continues them greedily by more tokens.
 // All logits rows of ids are kept if keep is set (LogitsData).
-func Score(m *model.Model, ids []int32, more int, keep bool) (*ScoreResult, error) {
+func Score(m *model.Model, ids []int32, more int, keep bool) (res *ScoreResult, err error) {
+	if more < 0 {
+		return nil, fmt.Errorf("a continuation of %d tokens; it must be 0 or more", more)
+	}
 	r, err := newFeeder(m, len(ids)+more)
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
+	defer func() { err = errors.Join(err, r.close()) }()
 	c := m.Config
-	res := &ScoreResult{Model: m.Name, Backend: m.Backend().Info().Name, vocab: c.VocabSize}
+	res = &ScoreResult{Continuation: []Continued{}, Model: m.Name, Backend: m.Backend().Info().Name, vocab: c.VocabSize}
 	var last []float32
 	for from := 0; from < len(ids); from += scoreChunk {
 		chunk := ids[from:min(len(ids), from+scoreChunk)]
@@ -123,85 +124,4 @@ func topLogits(row []float32, n int) []TopLogit {
 		}
 	}
 	return top
-}
-
-// feeder feeds one sequence to a model by spans and returns all logits.
-type feeder struct {
-	be     kernels.Backend
-	m      *model.Model
-	caches kernels.Caches
-	batch  kernels.Batch
-	kept   kernels.Buf
-	rows   []float32
-}
-
-func newFeeder(m *model.Model, length int) (*feeder, error) {
-	if length > m.MaxTokens {
-		return nil, fmt.Errorf("%d tokens are more than the context of %d", length, m.MaxTokens)
-	}
-	if err := m.Reserve(scoreChunk, scoreChunk); err != nil {
-		return nil, err
-	}
-	be := m.Backend()
-	pages := (length + kernels.PageTokens) / kernels.PageTokens
-	f := &feeder{be: be, m: m}
-	var err error
-	if f.caches, err = be.Caches(kernels.CacheSpec{Layers: m.Layers(), Slots: 1, Pages: pages, SlotPages: pages, MaxDraft: 1}); err != nil {
-		return nil, err
-	}
-	if f.batch, err = kernels.NewBatch(be, 1, scoreChunk, scoreChunk); err != nil {
-		return nil, err
-	}
-	if f.kept, err = be.Alloc(kernels.Tables, kernels.I32, 1, 1); err != nil {
-		return nil, err
-	}
-	list := make([]int32, pages)
-	for i := range list {
-		list[i] = int32(i)
-	}
-	be.Queue().Reset(f.caches, 0)
-	be.Queue().SetPages(f.caches, 0, 0, list)
-	return f, nil
-}
-
-func (f *feeder) close() { _ = f.caches.Close() }
-
-// feed commits ids at position start and returns their logits rows, valid until
-// the next call.
-func (f *feeder) feed(start int, ids []int32) ([]float32, error) {
-	q, n := f.be.Queue(), len(ids)
-	b := f.batch.Prefix(1, n, n)
-	b.MaxLen = n
-	for _, t := range []struct {
-		buf   kernels.Buf
-		value func(i int) int32
-	}{
-		{b.Seq, func(int) int32 { return 0 }},
-		{b.Start, func(int) int32 { return int32(start) }},
-		{b.Len, func(int) int32 { return int32(n) }},
-		{b.RowOff, func(int) int32 { return 0 }},
-		{b.Token, func(i int) int32 { return ids[i] }},
-		{b.Pos, func(i int) int32 { return int32(start + i) }},
-		{b.Parent, func(i int) int32 { return int32(i - 1) }},
-		{b.Span, func(int) int32 { return 0 }},
-		{b.Logit, func(i int) int32 { return int32(i) }},
-		{f.kept, func(int) int32 { return int32(n) }},
-	} {
-		raw := make([]byte, 0, 4*t.buf.Rows)
-		for i := range int(t.buf.Rows) {
-			raw = binary.LittleEndian.AppendUint32(raw, uint32(t.value(i)))
-		}
-		q.Write(t.buf, raw)
-	}
-	out := f.m.Forward(q, &b, f.caches)
-	q.Commit(f.caches, &b, f.kept)
-	size := n * f.m.Config.VocabSize
-	if cap(f.rows) < size {
-		f.rows = make([]float32, size)
-	}
-	f.rows = f.rows[:size]
-	if err := q.Read(unsafe.Slice((*byte)(unsafe.Pointer(&f.rows[0])), 4*size), out.Logits).Wait(); err != nil {
-		return nil, err
-	}
-	return f.rows, nil
 }

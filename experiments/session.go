@@ -21,9 +21,10 @@ type session struct {
 	prompts []Prompt
 }
 
-// open loads what a configuration names.
-func open(cfg Config) (s *session, err error) {
-	s = &session{cfg: cfg}
+// open loads what a configuration names. prompts, if not nil, are used instead
+// of reading those that it names.
+func open(cfg Config, prompts []Prompt) (s *session, err error) {
+	s = &session{cfg: cfg, prompts: prompts}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -33,8 +34,10 @@ func open(cfg Config) (s *session, err error) {
 	if s.entry, err = registry.Open(cfg.Model); err != nil {
 		return s, err
 	}
-	if s.prompts, err = LoadPrompts(cfg.Prompts, s.entry); err != nil {
-		return s, err
+	if s.prompts == nil {
+		if s.prompts, err = LoadPrompts(cfg.Prompts, s.entry); err != nil {
+			return s, err
+		}
 	}
 	longest := 0
 	for _, p := range s.prompts {

@@ -20,7 +20,9 @@ Exit code 0: all equal; 1: not, or not checkable here.`,
 			if only != "tokens" {
 				return fmt.Errorf("--only %q; this version has the audit: tokens", only)
 			}
-			res, err := experiments.AuditTokens(cmd.Context(), args[0], progressTo(cmd.ErrOrStderr()))
+			p := newProgress(cmd.ErrOrStderr())
+			res, err := experiments.AuditTokens(cmd.Context(), args[0], p.show)
+			p.clear()
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,9 @@ func newBenchCommand(o *options) *cobra.Command {
 		Long: `bench measures in interleaved rounds, beside a plain read loop over the same
 weights and the multiply-add peak of the same threads, and prints ratios: absolute
 times say little on shared machines.`,
-		Example: "  exacta bench decode\n  exacta bench verify --shape qwen3-0.6b --rows 1,2,4,8\n  exacta bench prefill --shape qwen3-0.6b",
+		Example: "  exacta bench decode\n  exacta bench verify --shape qwen3-0.6b --rows 1,2,4,8\n  exacta bench prefill --shape qwen3-0.6b\n  exacta bench oracle --tokens 1000",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for name, short := range map[string]string{
 		"kernels": "everything: the machine's limits, decode, verification, prefill, memory",
@@ -27,6 +29,7 @@ times say little on shared machines.`,
 	} {
 		cmd.AddCommand(newBenchPart(o, name, short))
 	}
+	cmd.AddCommand(newOracleCommand(o))
 	return cmd
 }
 
@@ -42,7 +45,9 @@ func newBenchPart(o *options, part, short string) *cobra.Command {
 			if part == "decode" || part == "prefill" {
 				b.Rows = []int{1}
 			}
-			res, err := experiments.Bench(cmd.Context(), b, progressTo(cmd.ErrOrStderr()))
+			p := newProgress(cmd.ErrOrStderr())
+			res, err := experiments.Bench(cmd.Context(), b, p.show)
+			p.clear()
 			if err != nil {
 				return err
 			}
@@ -98,6 +103,9 @@ func printBench(cmd *cobra.Command, part string, r *experiments.BenchResult) err
 			k := strconv.Itoa(n)
 			fmt.Fprintf(w, "verify    %2d rows: %.3f ms = %.2f x a 1-row step, %.2f x the larger of that and its multiply-adds at the peak\n", n, r.Verify.Ms[k], r.Verify.Rows[k], r.Verify.Bound[k])
 		}
+	}
+	if d := r.Draft; d != nil && (all || part == "verify") {
+		fmt.Fprintf(w, "draft     %.3f ms = %.2f of a 1-row step (MTP layer and LM head)\n", d.Ms, d.StepShare)
 	}
 	if all || part == "prefill" {
 		fmt.Fprintf(w, "prefill   %d tokens at %.0f tok/s = %.2f of the peak\n", r.Prefill.Tokens, r.Prefill.TokS, r.Prefill.RatioToPeak)

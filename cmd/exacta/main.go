@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -47,11 +48,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	case errors.Is(err, errFalse):
 		return exitFalse
 	case errors.Is(err, experiments.ErrInterrupted), errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "exacta: interrupted:", err)
+		fmt.Fprintln(stderr, "exacta:", oneLine(err))
 		return exitInterrupted
 	}
-	fmt.Fprintln(stderr, "exacta:", err)
+	fmt.Fprintln(stderr, "exacta:", oneLine(err))
 	return exitBad
+}
+
+// oneLine is the text of an error on one line: joined errors come on lines of
+// their own.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
 // options are flags that every command has.

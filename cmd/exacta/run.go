@@ -31,9 +31,9 @@ Without a file it runs the quickstart experiment on the embedded model. Exit cod
 			if err != nil {
 				return err
 			}
-			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{
-				Dir: dir, Version: version(), Progress: progressTo(cmd.ErrOrStderr()),
-			})
+			p := newProgress(cmd.ErrOrStderr())
+			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{Dir: dir, Version: version(), Progress: p.show})
+			p.clear()
 			if err != nil && !(errors.Is(err, experiments.ErrInterrupted) && sum != nil) {
 				return err
 			}
@@ -61,12 +61,18 @@ func showRun(w io.Writer, o *options, sum *experiments.Summary) error {
 	return err
 }
 
-// progressTo writes what is being done: one line that is rewritten in a
-// terminal, nothing elsewhere.
-func progressTo(w io.Writer) func(string) {
-	f, ok := w.(*os.File)
-	if !ok || !isTerminal(f) {
-		return func(string) {}
+// progress shows what is being done: one line that is rewritten in a terminal,
+// nothing elsewhere.
+type progress struct{ w io.Writer }
+
+func newProgress(w io.Writer) progress {
+	if f, ok := w.(*os.File); !ok || !isTerminal(f) {
+		w = io.Discard
 	}
-	return func(text string) { fmt.Fprintf(f, "\r\x1b[K%s", text) }
+	return progress{w}
 }
+
+func (p progress) show(text string) { fmt.Fprintf(p.w, "\r\x1b[K%s", text) }
+
+// clear takes the line away, before results are printed.
+func (p progress) clear() { fmt.Fprint(p.w, "\r\x1b[K") }
