@@ -15,6 +15,12 @@
 //     its state;
 //   - Release forgets a sequence.
 //
+// A drafter that draws its tokens at random gives the distributions with them
+// (engine.Draft.Probs), made from its logits by the request's own processing
+// (sample.Sampler.ProcessTo, into memory of its own) and drawn with noise of
+// purpose sample.Draft; the rejection rule needs the very distribution that a
+// token was drawn from. A drafter that guesses without chance leaves Probs nil.
+//
 // A drafter that keeps caches on the device implements engine.DeviceDrafter (see
 // mtp.go). example_test.go is a complete strategy in a few lines; package
 // strategytest checks the contract for any strategy.

@@ -17,7 +17,8 @@ func init() {
 
 // NGram configures prompt lookup: the longest n-gram at the end of the sequence,
 // between MinMatch and MaxMatch tokens, that occurred before, votes for what
-// followed its latest occurrence.
+// followed its latest occurrence. Where that reaches the end of the sequence, the
+// draft goes on with its own tokens, as in LZ77: after "ab ab" it is "ab ab ab".
 type NGram struct {
 	// MinMatch is the shortest n-gram that counts as a match, in tokens.
 	MinMatch int `yaml:"min_match" json:"min_match"`
@@ -38,6 +39,9 @@ func (c *NGram) Validate() error {
 
 // Provision implements Strategy.
 func (c *NGram) Provision(Env) (engine.Drafter, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("draft ngram: %w", err)
+	}
 	return &ngram{cfg: *c, seqs: map[int64]*ngramIndex{}}, nil
 }
 
@@ -81,7 +85,7 @@ func (d *ngram) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 		tokens := a.Seq.Tokens()
 		ix.grow(tokens, d.cfg)
 		a.Draft.Probs = nil
-		a.Draft.Tokens = append(a.Draft.Tokens[:0], ix.lookup(tokens, d.cfg, a.K)...)
+		a.Draft.Tokens = ix.lookup(a.Draft.Tokens[:0], tokens, d.cfg, a.K)
 	}
 	return nil
 }
@@ -96,14 +100,25 @@ func (ix *ngramIndex) grow(tokens []int32, cfg NGram) {
 	ix.indexed = len(tokens)
 }
 
-// lookup returns what followed the longest n-gram at the end of tokens.
-func (ix *ngramIndex) lookup(tokens []int32, cfg NGram, k int) []int32 {
+// lookup appends k tokens to dst, those that followed the longest n-gram at the
+// end of tokens, or none.
+func (ix *ngramIndex) lookup(dst, tokens []int32, cfg NGram, k int) []int32 {
 	for n := min(cfg.MaxMatch, len(tokens)); n >= cfg.MinMatch; n-- {
-		if at, ok := ix.after[gramOf(tokens[len(tokens)-n:])]; ok {
-			return tokens[at:min(len(tokens), at+k)]
+		at, ok := ix.after[gramOf(tokens[len(tokens)-n:])]
+		if !ok {
+			continue
 		}
+		period := len(tokens) - at
+		for i := range k {
+			if i < period {
+				dst = append(dst, tokens[at+i])
+			} else {
+				dst = append(dst, dst[len(dst)-period])
+			}
+		}
+		break
 	}
-	return nil
+	return dst
 }
 
 func gramOf(tokens []int32) gram {
