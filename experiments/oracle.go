@@ -9,7 +9,6 @@ import (
 
 	"exacta.dev/exacta/acceptance"
 	"exacta.dev/exacta/engine"
-	"exacta.dev/exacta/engine/model"
 )
 
 // OracleOptions say what exacta bench oracle compares.
@@ -186,7 +185,7 @@ func check(ctx context.Context, s *session, texts []greedyText, res *OracleResul
 }
 
 // checkText compares one continuation, a chunk of rows at a time: row p says
-// what may stand at position p+1.
+// what may stand at position p+1. known is the number of ids that have a token.
 func checkText(ctx context.Context, f *feeder, known int, t greedyText, res *OracleResult) error {
 	ids := append(slices.Clone(t.prompt.IDs), t.ids[:len(t.ids)-1]...)
 	first, vocab := len(t.prompt.IDs)-1, f.m.Config.VocabSize
