@@ -3,8 +3,8 @@
 #include "textflag.h"
 #include "funcdata.h"
 
-// func gemmDot4x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot4x1(SB), NOSPLIT, $0-49
+// func gemmDot4x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot4x1(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -13,7 +13,9 @@ TEXT ·gemmDot4x1(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
-	CMPB load+48(FP), $0
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -31,6 +33,10 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z4
 	VMOVUPS 64(SI), Z5
 	VMOVUPS 128(SI), Z6
@@ -40,6 +46,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm1, zmm5, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
+	PREFETCHT0 448(R13)
 	VMOVUPS 256(SI), Z4
 	VMOVUPS 320(SI), Z5
 	VMOVUPS 384(SI), Z6
@@ -49,6 +59,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm1, zmm5, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
+	PREFETCHT0 512(R13)
+	PREFETCHT0 576(R13)
+	PREFETCHT0 640(R13)
+	PREFETCHT0 704(R13)
 	VMOVUPS 512(SI), Z4
 	VMOVUPS 576(SI), Z5
 	VMOVUPS 640(SI), Z6
@@ -58,6 +72,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm1, zmm5, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
+	PREFETCHT0 768(R13)
+	PREFETCHT0 832(R13)
+	PREFETCHT0 896(R13)
+	PREFETCHT0 960(R13)
 	VMOVUPS 768(SI), Z4
 	VMOVUPS 832(SI), Z5
 	VMOVUPS 896(SI), Z6
@@ -67,6 +85,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm1, zmm5, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
+	PREFETCHT0 1024(R13)
+	PREFETCHT0 1088(R13)
+	PREFETCHT0 1152(R13)
+	PREFETCHT0 1216(R13)
 	VMOVUPS 1024(SI), Z4
 	VMOVUPS 1088(SI), Z5
 	VMOVUPS 1152(SI), Z6
@@ -76,6 +98,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm1, zmm5, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
+	PREFETCHT0 1280(R13)
+	PREFETCHT0 1344(R13)
+	PREFETCHT0 1408(R13)
+	PREFETCHT0 1472(R13)
 	VMOVUPS 1280(SI), Z4
 	VMOVUPS 1344(SI), Z5
 	VMOVUPS 1408(SI), Z6
@@ -85,6 +111,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm1, zmm5, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
+	PREFETCHT0 1536(R13)
+	PREFETCHT0 1600(R13)
+	PREFETCHT0 1664(R13)
+	PREFETCHT0 1728(R13)
 	VMOVUPS 1536(SI), Z4
 	VMOVUPS 1600(SI), Z5
 	VMOVUPS 1664(SI), Z6
@@ -94,6 +124,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm1, zmm5, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
+	PREFETCHT0 1792(R13)
+	PREFETCHT0 1856(R13)
+	PREFETCHT0 1920(R13)
+	PREFETCHT0 1984(R13)
 	VMOVUPS 1792(SI), Z4
 	VMOVUPS 1856(SI), Z5
 	VMOVUPS 1920(SI), Z6
@@ -104,6 +138,7 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
 	ADDQ $2048, SI
+	ADDQ $2048, R13
 	ADDQ $32, DI
 	SUBQ $8, CX
 	JGE wide3
@@ -112,6 +147,10 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z4
 	VMOVUPS 64(SI), Z5
 	VMOVUPS 128(SI), Z6
@@ -122,6 +161,7 @@ one4:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // vdpbf16ps zmm2, zmm6, zmm8
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // vdpbf16ps zmm3, zmm7, zmm8
 	ADDQ $256, SI
+	ADDQ $256, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -133,8 +173,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot4x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot4x2(SB), NOSPLIT, $0-49
+// func gemmDot4x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot4x2(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -143,7 +183,9 @@ TEXT ·gemmDot4x2(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
-	CMPB load+48(FP), $0
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -170,6 +212,10 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -184,6 +230,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm5, zmm9, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
+	PREFETCHT0 448(R13)
 	VMOVUPS 256(SI), Z8
 	VMOVUPS 320(SI), Z9
 	VMOVUPS 384(SI), Z10
@@ -198,6 +248,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm5, zmm9, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
+	PREFETCHT0 512(R13)
+	PREFETCHT0 576(R13)
+	PREFETCHT0 640(R13)
+	PREFETCHT0 704(R13)
 	VMOVUPS 512(SI), Z8
 	VMOVUPS 576(SI), Z9
 	VMOVUPS 640(SI), Z10
@@ -212,6 +266,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm5, zmm9, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
+	PREFETCHT0 768(R13)
+	PREFETCHT0 832(R13)
+	PREFETCHT0 896(R13)
+	PREFETCHT0 960(R13)
 	VMOVUPS 768(SI), Z8
 	VMOVUPS 832(SI), Z9
 	VMOVUPS 896(SI), Z10
@@ -226,6 +284,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm5, zmm9, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
+	PREFETCHT0 1024(R13)
+	PREFETCHT0 1088(R13)
+	PREFETCHT0 1152(R13)
+	PREFETCHT0 1216(R13)
 	VMOVUPS 1024(SI), Z8
 	VMOVUPS 1088(SI), Z9
 	VMOVUPS 1152(SI), Z10
@@ -240,6 +302,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm5, zmm9, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
+	PREFETCHT0 1280(R13)
+	PREFETCHT0 1344(R13)
+	PREFETCHT0 1408(R13)
+	PREFETCHT0 1472(R13)
 	VMOVUPS 1280(SI), Z8
 	VMOVUPS 1344(SI), Z9
 	VMOVUPS 1408(SI), Z10
@@ -254,6 +320,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm5, zmm9, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
+	PREFETCHT0 1536(R13)
+	PREFETCHT0 1600(R13)
+	PREFETCHT0 1664(R13)
+	PREFETCHT0 1728(R13)
 	VMOVUPS 1536(SI), Z8
 	VMOVUPS 1600(SI), Z9
 	VMOVUPS 1664(SI), Z10
@@ -268,6 +338,10 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm5, zmm9, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
+	PREFETCHT0 1792(R13)
+	PREFETCHT0 1856(R13)
+	PREFETCHT0 1920(R13)
+	PREFETCHT0 1984(R13)
 	VMOVUPS 1792(SI), Z8
 	VMOVUPS 1856(SI), Z9
 	VMOVUPS 1920(SI), Z10
@@ -283,6 +357,7 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
 	ADDQ $2048, SI
+	ADDQ $2048, R13
 	ADDQ $32, DI
 	SUBQ $8, CX
 	JGE wide3
@@ -291,6 +366,10 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -306,6 +385,7 @@ one4:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm10, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm11, zmm13
 	ADDQ $256, SI
+	ADDQ $256, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -322,8 +402,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot4x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot4x3(SB), NOSPLIT, $0-49
+// func gemmDot4x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot4x3(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -332,7 +412,9 @@ TEXT ·gemmDot4x3(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
-	CMPB load+48(FP), $0
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -368,6 +450,10 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z12
 	VMOVUPS 64(SI), Z13
 	VMOVUPS 128(SI), Z14
@@ -387,6 +473,10 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xca // vdpbf16ps zmm9, zmm13, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // vdpbf16ps zmm10, zmm14, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xda // vdpbf16ps zmm11, zmm15, zmm18
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
+	PREFETCHT0 448(R13)
 	VMOVUPS 256(SI), Z12
 	VMOVUPS 320(SI), Z13
 	VMOVUPS 384(SI), Z14
@@ -406,6 +496,10 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xca // vdpbf16ps zmm9, zmm13, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // vdpbf16ps zmm10, zmm14, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xda // vdpbf16ps zmm11, zmm15, zmm18
+	PREFETCHT0 512(R13)
+	PREFETCHT0 576(R13)
+	PREFETCHT0 640(R13)
+	PREFETCHT0 704(R13)
 	VMOVUPS 512(SI), Z12
 	VMOVUPS 576(SI), Z13
 	VMOVUPS 640(SI), Z14
@@ -425,6 +519,10 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xca // vdpbf16ps zmm9, zmm13, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // vdpbf16ps zmm10, zmm14, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xda // vdpbf16ps zmm11, zmm15, zmm18
+	PREFETCHT0 768(R13)
+	PREFETCHT0 832(R13)
+	PREFETCHT0 896(R13)
+	PREFETCHT0 960(R13)
 	VMOVUPS 768(SI), Z12
 	VMOVUPS 832(SI), Z13
 	VMOVUPS 896(SI), Z14
@@ -445,6 +543,7 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // vdpbf16ps zmm10, zmm14, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xda // vdpbf16ps zmm11, zmm15, zmm18
 	ADDQ $1024, SI
+	ADDQ $1024, R13
 	ADDQ $16, DI
 	SUBQ $4, CX
 	JGE wide3
@@ -453,6 +552,10 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z12
 	VMOVUPS 64(SI), Z13
 	VMOVUPS 128(SI), Z14
@@ -473,6 +576,7 @@ one4:
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // vdpbf16ps zmm10, zmm14, zmm18
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xda // vdpbf16ps zmm11, zmm15, zmm18
 	ADDQ $256, SI
+	ADDQ $256, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -494,8 +598,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot4x4(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot4x4(SB), NOSPLIT, $0-49
+// func gemmDot4x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot4x4(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -504,8 +608,10 @@ TEXT ·gemmDot4x4(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -550,6 +656,10 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z16
 	VMOVUPS 64(SI), Z17
 	VMOVUPS 128(SI), Z18
@@ -574,6 +684,10 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xef // vdpbf16ps zmm13, zmm17, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm14, zmm18, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm15, zmm19, zmm23
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
+	PREFETCHT0 448(R13)
 	VMOVUPS 256(SI), Z16
 	VMOVUPS 320(SI), Z17
 	VMOVUPS 384(SI), Z18
@@ -598,6 +712,10 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xef // vdpbf16ps zmm13, zmm17, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm14, zmm18, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm15, zmm19, zmm23
+	PREFETCHT0 512(R13)
+	PREFETCHT0 576(R13)
+	PREFETCHT0 640(R13)
+	PREFETCHT0 704(R13)
 	VMOVUPS 512(SI), Z16
 	VMOVUPS 576(SI), Z17
 	VMOVUPS 640(SI), Z18
@@ -622,6 +740,10 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xef // vdpbf16ps zmm13, zmm17, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm14, zmm18, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm15, zmm19, zmm23
+	PREFETCHT0 768(R13)
+	PREFETCHT0 832(R13)
+	PREFETCHT0 896(R13)
+	PREFETCHT0 960(R13)
 	VMOVUPS 768(SI), Z16
 	VMOVUPS 832(SI), Z17
 	VMOVUPS 896(SI), Z18
@@ -647,6 +769,7 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm14, zmm18, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm15, zmm19, zmm23
 	ADDQ $1024, SI
+	ADDQ $1024, R13
 	ADDQ $16, DI
 	SUBQ $4, CX
 	JGE wide3
@@ -655,6 +778,10 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z16
 	VMOVUPS 64(SI), Z17
 	VMOVUPS 128(SI), Z18
@@ -680,6 +807,7 @@ one4:
 	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm14, zmm18, zmm23
 	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm15, zmm19, zmm23
 	ADDQ $256, SI
+	ADDQ $256, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -706,8 +834,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot4x5(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot4x5(SB), NOSPLIT, $0-49
+// func gemmDot4x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot4x5(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -716,8 +844,10 @@ TEXT ·gemmDot4x5(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -771,6 +901,10 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z20
 	VMOVUPS 64(SI), Z21
 	VMOVUPS 128(SI), Z22
@@ -800,6 +934,10 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm17, zmm21, zmm28
 	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // vdpbf16ps zmm18, zmm22, zmm28
 	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xdc // vdpbf16ps zmm19, zmm23, zmm28
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
+	PREFETCHT0 448(R13)
 	VMOVUPS 256(SI), Z20
 	VMOVUPS 320(SI), Z21
 	VMOVUPS 384(SI), Z22
@@ -830,6 +968,7 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // vdpbf16ps zmm18, zmm22, zmm28
 	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xdc // vdpbf16ps zmm19, zmm23, zmm28
 	ADDQ $512, SI
+	ADDQ $512, R13
 	ADDQ $8, DI
 	SUBQ $2, CX
 	JGE wide3
@@ -838,6 +977,10 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z20
 	VMOVUPS 64(SI), Z21
 	VMOVUPS 128(SI), Z22
@@ -868,6 +1011,7 @@ one4:
 	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // vdpbf16ps zmm18, zmm22, zmm28
 	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xdc // vdpbf16ps zmm19, zmm23, zmm28
 	ADDQ $256, SI
+	ADDQ $256, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -899,8 +1043,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot4x6(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot4x6(SB), NOSPLIT, $0-49
+// func gemmDot4x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot4x6(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -909,9 +1053,11 @@ TEXT ·gemmDot4x6(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -974,6 +1120,10 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -1008,6 +1158,10 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xed // vdpbf16ps zmm21, zmm25, zmm29
 	BYTE $0x62; BYTE $0x82; BYTE $0x2e; BYTE $0x40; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm22, zmm26, zmm29
 	BYTE $0x62; BYTE $0x82; BYTE $0x26; BYTE $0x40; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm23, zmm27, zmm29
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
+	PREFETCHT0 448(R13)
 	VMOVUPS 256(SI), Z24
 	VMOVUPS 320(SI), Z25
 	VMOVUPS 384(SI), Z26
@@ -1043,6 +1197,7 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x2e; BYTE $0x40; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm22, zmm26, zmm29
 	BYTE $0x62; BYTE $0x82; BYTE $0x26; BYTE $0x40; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm23, zmm27, zmm29
 	ADDQ $512, SI
+	ADDQ $512, R13
 	ADDQ $8, DI
 	SUBQ $2, CX
 	JGE wide3
@@ -1051,6 +1206,10 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -1086,6 +1245,7 @@ one4:
 	BYTE $0x62; BYTE $0x82; BYTE $0x2e; BYTE $0x40; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm22, zmm26, zmm29
 	BYTE $0x62; BYTE $0x82; BYTE $0x26; BYTE $0x40; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm23, zmm27, zmm29
 	ADDQ $256, SI
+	ADDQ $256, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -1122,8 +1282,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot4x7(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot4x7(SB), NOSPLIT, $0-49
+// func gemmDot4x7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot4x7(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -1132,9 +1292,11 @@ TEXT ·gemmDot4x7(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -1206,6 +1368,10 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z28
 	VMOVUPS 64(SI), Z29
 	VMOVUPS 128(SI), Z30
@@ -1238,6 +1404,10 @@ wide3:
 	BYTE $0x62; BYTE $0x22; BYTE $0x16; BYTE $0x50; BYTE $0x52; BYTE $0x0c; BYTE $0x5f // vdpbf16ps zmm25, zmm29, [DI+R11*2]{1to16}
 	BYTE $0x62; BYTE $0x22; BYTE $0x0e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x5f // vdpbf16ps zmm26, zmm30, [DI+R11*2]{1to16}
 	BYTE $0x62; BYTE $0x22; BYTE $0x06; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x5f // vdpbf16ps zmm27, zmm31, [DI+R11*2]{1to16}
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
+	PREFETCHT0 448(R13)
 	VMOVUPS 256(SI), Z28
 	VMOVUPS 320(SI), Z29
 	VMOVUPS 384(SI), Z30
@@ -1271,6 +1441,7 @@ wide3:
 	BYTE $0x62; BYTE $0x22; BYTE $0x0e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x5f; BYTE $0x01 // vdpbf16ps zmm26, zmm30, [DI+R11*2+4]{1to16}
 	BYTE $0x62; BYTE $0x22; BYTE $0x06; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x5f; BYTE $0x01 // vdpbf16ps zmm27, zmm31, [DI+R11*2+4]{1to16}
 	ADDQ $512, SI
+	ADDQ $512, R13
 	ADDQ $8, DI
 	SUBQ $2, CX
 	JGE wide3
@@ -1279,6 +1450,10 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT0 0(R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 0(SI), Z28
 	VMOVUPS 64(SI), Z29
 	VMOVUPS 128(SI), Z30
@@ -1312,6 +1487,7 @@ one4:
 	BYTE $0x62; BYTE $0x22; BYTE $0x0e; BYTE $0x50; BYTE $0x52; BYTE $0x14; BYTE $0x5f // vdpbf16ps zmm26, zmm30, [DI+R11*2]{1to16}
 	BYTE $0x62; BYTE $0x22; BYTE $0x06; BYTE $0x50; BYTE $0x52; BYTE $0x1c; BYTE $0x5f // vdpbf16ps zmm27, zmm31, [DI+R11*2]{1to16}
 	ADDQ $256, SI
+	ADDQ $256, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -1353,8 +1529,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x1(SB), NOSPLIT, $0-49
+// func gemmDot2x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x1(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -1363,7 +1539,9 @@ TEXT ·gemmDot2x1(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
-	CMPB load+48(FP), $0
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -1377,47 +1555,64 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z2
 	VMOVUPS 64(SI), Z3
 	VBROADCASTSS (DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z2
 	VMOVUPS 320(SI), Z3
 	VBROADCASTSS 4(DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z2
 	VMOVUPS 576(SI), Z3
 	VBROADCASTSS 8(DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z2
 	VMOVUPS 832(SI), Z3
 	VBROADCASTSS 12(DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
 	VMOVUPS 1024(SI), Z2
 	VMOVUPS 1088(SI), Z3
 	VBROADCASTSS 16(DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
 	VMOVUPS 1280(SI), Z2
 	VMOVUPS 1344(SI), Z3
 	VBROADCASTSS 20(DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
 	VMOVUPS 1536(SI), Z2
 	VMOVUPS 1600(SI), Z3
 	VBROADCASTSS 24(DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
 	VMOVUPS 1792(SI), Z2
 	VMOVUPS 1856(SI), Z3
 	VBROADCASTSS 28(DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
 	ADDQ $2048, SI
+	ADDQ $1024, R13
 	ADDQ $32, DI
 	SUBQ $8, CX
 	JGE wide3
@@ -1426,12 +1621,15 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z2
 	VMOVUPS 64(SI), Z3
 	VBROADCASTSS (DI), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm0, zmm2, zmm4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm1, zmm3, zmm4
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -1441,8 +1639,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x2(SB), NOSPLIT, $0-49
+// func gemmDot2x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x2(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -1451,7 +1649,9 @@ TEXT ·gemmDot2x2(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
-	CMPB load+48(FP), $0
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -1470,6 +1670,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS (DI), Z6
@@ -1478,6 +1680,8 @@ wide3:
 	VBROADCASTSS (DI)(R8*1), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z4
 	VMOVUPS 320(SI), Z5
 	VBROADCASTSS 4(DI), Z6
@@ -1486,6 +1690,8 @@ wide3:
 	VBROADCASTSS 4(DI)(R8*1), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z4
 	VMOVUPS 576(SI), Z5
 	VBROADCASTSS 8(DI), Z6
@@ -1494,6 +1700,8 @@ wide3:
 	VBROADCASTSS 8(DI)(R8*1), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z4
 	VMOVUPS 832(SI), Z5
 	VBROADCASTSS 12(DI), Z6
@@ -1502,6 +1710,8 @@ wide3:
 	VBROADCASTSS 12(DI)(R8*1), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
 	VMOVUPS 1024(SI), Z4
 	VMOVUPS 1088(SI), Z5
 	VBROADCASTSS 16(DI), Z6
@@ -1510,6 +1720,8 @@ wide3:
 	VBROADCASTSS 16(DI)(R8*1), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
 	VMOVUPS 1280(SI), Z4
 	VMOVUPS 1344(SI), Z5
 	VBROADCASTSS 20(DI), Z6
@@ -1518,6 +1730,8 @@ wide3:
 	VBROADCASTSS 20(DI)(R8*1), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
 	VMOVUPS 1536(SI), Z4
 	VMOVUPS 1600(SI), Z5
 	VBROADCASTSS 24(DI), Z6
@@ -1526,6 +1740,8 @@ wide3:
 	VBROADCASTSS 24(DI)(R8*1), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
 	VMOVUPS 1792(SI), Z4
 	VMOVUPS 1856(SI), Z5
 	VBROADCASTSS 28(DI), Z6
@@ -1535,6 +1751,7 @@ wide3:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
 	ADDQ $2048, SI
+	ADDQ $1024, R13
 	ADDQ $32, DI
 	SUBQ $8, CX
 	JGE wide3
@@ -1543,6 +1760,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS (DI), Z6
@@ -1552,6 +1771,7 @@ one4:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm2, zmm4, zmm7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm3, zmm5, zmm7
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -1564,8 +1784,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x3(SB), NOSPLIT, $0-49
+// func gemmDot2x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x3(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -1574,7 +1794,9 @@ TEXT ·gemmDot2x3(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
-	CMPB load+48(FP), $0
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -1598,6 +1820,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z6
 	VMOVUPS 64(SI), Z7
 	VBROADCASTSS (DI), Z8
@@ -1609,6 +1833,8 @@ wide3:
 	VBROADCASTSS (DI)(R8*2), Z10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z6
 	VMOVUPS 320(SI), Z7
 	VBROADCASTSS 4(DI), Z8
@@ -1620,6 +1846,8 @@ wide3:
 	VBROADCASTSS 4(DI)(R8*2), Z10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z6
 	VMOVUPS 576(SI), Z7
 	VBROADCASTSS 8(DI), Z8
@@ -1631,6 +1859,8 @@ wide3:
 	VBROADCASTSS 8(DI)(R8*2), Z10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z6
 	VMOVUPS 832(SI), Z7
 	VBROADCASTSS 12(DI), Z8
@@ -1642,6 +1872,8 @@ wide3:
 	VBROADCASTSS 12(DI)(R8*2), Z10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
 	VMOVUPS 1024(SI), Z6
 	VMOVUPS 1088(SI), Z7
 	VBROADCASTSS 16(DI), Z8
@@ -1653,6 +1885,8 @@ wide3:
 	VBROADCASTSS 16(DI)(R8*2), Z10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
 	VMOVUPS 1280(SI), Z6
 	VMOVUPS 1344(SI), Z7
 	VBROADCASTSS 20(DI), Z8
@@ -1664,6 +1898,8 @@ wide3:
 	VBROADCASTSS 20(DI)(R8*2), Z10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
 	VMOVUPS 1536(SI), Z6
 	VMOVUPS 1600(SI), Z7
 	VBROADCASTSS 24(DI), Z8
@@ -1675,6 +1911,8 @@ wide3:
 	VBROADCASTSS 24(DI)(R8*2), Z10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
 	VMOVUPS 1792(SI), Z6
 	VMOVUPS 1856(SI), Z7
 	VBROADCASTSS 28(DI), Z8
@@ -1687,6 +1925,7 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
 	ADDQ $2048, SI
+	ADDQ $1024, R13
 	ADDQ $32, DI
 	SUBQ $8, CX
 	JGE wide3
@@ -1695,6 +1934,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z6
 	VMOVUPS 64(SI), Z7
 	VBROADCASTSS (DI), Z8
@@ -1707,6 +1948,7 @@ one4:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm4, zmm6, zmm10
 	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm5, zmm7, zmm10
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -1722,8 +1964,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x4(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x4(SB), NOSPLIT, $0-49
+// func gemmDot2x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x4(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -1732,8 +1974,10 @@ TEXT ·gemmDot2x4(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -1762,6 +2006,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z8
 	VMOVUPS 64(SI), Z9
 	VBROADCASTSS (DI), Z10
@@ -1776,6 +2022,8 @@ wide3:
 	VBROADCASTSS (DI)(R11*1), Z13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z8
 	VMOVUPS 320(SI), Z9
 	VBROADCASTSS 4(DI), Z10
@@ -1790,6 +2038,8 @@ wide3:
 	VBROADCASTSS 4(DI)(R11*1), Z13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z8
 	VMOVUPS 576(SI), Z9
 	VBROADCASTSS 8(DI), Z10
@@ -1804,6 +2054,8 @@ wide3:
 	VBROADCASTSS 8(DI)(R11*1), Z13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z8
 	VMOVUPS 832(SI), Z9
 	VBROADCASTSS 12(DI), Z10
@@ -1818,6 +2070,8 @@ wide3:
 	VBROADCASTSS 12(DI)(R11*1), Z13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
 	VMOVUPS 1024(SI), Z8
 	VMOVUPS 1088(SI), Z9
 	VBROADCASTSS 16(DI), Z10
@@ -1832,6 +2086,8 @@ wide3:
 	VBROADCASTSS 16(DI)(R11*1), Z13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
 	VMOVUPS 1280(SI), Z8
 	VMOVUPS 1344(SI), Z9
 	VBROADCASTSS 20(DI), Z10
@@ -1846,6 +2102,8 @@ wide3:
 	VBROADCASTSS 20(DI)(R11*1), Z13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
 	VMOVUPS 1536(SI), Z8
 	VMOVUPS 1600(SI), Z9
 	VBROADCASTSS 24(DI), Z10
@@ -1860,6 +2118,8 @@ wide3:
 	VBROADCASTSS 24(DI)(R11*1), Z13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
 	VMOVUPS 1792(SI), Z8
 	VMOVUPS 1856(SI), Z9
 	VBROADCASTSS 28(DI), Z10
@@ -1875,6 +2135,7 @@ wide3:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
 	ADDQ $2048, SI
+	ADDQ $1024, R13
 	ADDQ $32, DI
 	SUBQ $8, CX
 	JGE wide3
@@ -1883,6 +2144,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z8
 	VMOVUPS 64(SI), Z9
 	VBROADCASTSS (DI), Z10
@@ -1898,6 +2161,7 @@ one4:
 	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf5 // vdpbf16ps zmm6, zmm8, zmm13
 	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfd // vdpbf16ps zmm7, zmm9, zmm13
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -1916,8 +2180,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x5(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x5(SB), NOSPLIT, $0-49
+// func gemmDot2x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x5(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -1926,8 +2190,10 @@ TEXT ·gemmDot2x5(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -1961,6 +2227,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z10
 	VMOVUPS 64(SI), Z11
 	VBROADCASTSS (DI), Z12
@@ -1978,6 +2246,8 @@ wide3:
 	VBROADCASTSS (DI)(R8*4), Z16
 	BYTE $0x62; BYTE $0x32; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // vdpbf16ps zmm8, zmm10, zmm16
 	BYTE $0x62; BYTE $0x32; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm9, zmm11, zmm16
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z10
 	VMOVUPS 320(SI), Z11
 	VBROADCASTSS 4(DI), Z12
@@ -1995,6 +2265,8 @@ wide3:
 	VBROADCASTSS 4(DI)(R8*4), Z16
 	BYTE $0x62; BYTE $0x32; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // vdpbf16ps zmm8, zmm10, zmm16
 	BYTE $0x62; BYTE $0x32; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm9, zmm11, zmm16
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z10
 	VMOVUPS 576(SI), Z11
 	VBROADCASTSS 8(DI), Z12
@@ -2012,6 +2284,8 @@ wide3:
 	VBROADCASTSS 8(DI)(R8*4), Z16
 	BYTE $0x62; BYTE $0x32; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // vdpbf16ps zmm8, zmm10, zmm16
 	BYTE $0x62; BYTE $0x32; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm9, zmm11, zmm16
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z10
 	VMOVUPS 832(SI), Z11
 	VBROADCASTSS 12(DI), Z12
@@ -2029,6 +2303,8 @@ wide3:
 	VBROADCASTSS 12(DI)(R8*4), Z16
 	BYTE $0x62; BYTE $0x32; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // vdpbf16ps zmm8, zmm10, zmm16
 	BYTE $0x62; BYTE $0x32; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm9, zmm11, zmm16
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
 	VMOVUPS 1024(SI), Z10
 	VMOVUPS 1088(SI), Z11
 	VBROADCASTSS 16(DI), Z12
@@ -2046,6 +2322,8 @@ wide3:
 	VBROADCASTSS 16(DI)(R8*4), Z16
 	BYTE $0x62; BYTE $0x32; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // vdpbf16ps zmm8, zmm10, zmm16
 	BYTE $0x62; BYTE $0x32; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm9, zmm11, zmm16
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
 	VMOVUPS 1280(SI), Z10
 	VMOVUPS 1344(SI), Z11
 	VBROADCASTSS 20(DI), Z12
@@ -2064,6 +2342,7 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // vdpbf16ps zmm8, zmm10, zmm16
 	BYTE $0x62; BYTE $0x32; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm9, zmm11, zmm16
 	ADDQ $1536, SI
+	ADDQ $768, R13
 	ADDQ $24, DI
 	SUBQ $6, CX
 	JGE wide3
@@ -2072,6 +2351,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z10
 	VMOVUPS 64(SI), Z11
 	VBROADCASTSS (DI), Z12
@@ -2090,6 +2371,7 @@ one4:
 	BYTE $0x62; BYTE $0x32; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // vdpbf16ps zmm8, zmm10, zmm16
 	BYTE $0x62; BYTE $0x32; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // vdpbf16ps zmm9, zmm11, zmm16
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -2111,8 +2393,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x6(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x6(SB), NOSPLIT, $0-49
+// func gemmDot2x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x6(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -2121,9 +2403,11 @@ TEXT ·gemmDot2x6(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -2162,6 +2446,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS (DI), Z14
@@ -2182,6 +2468,8 @@ wide3:
 	VBROADCASTSS (DI)(R12*1), Z19
 	BYTE $0x62; BYTE $0x32; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd3 // vdpbf16ps zmm10, zmm12, zmm19
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xdb // vdpbf16ps zmm11, zmm13, zmm19
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z12
 	VMOVUPS 320(SI), Z13
 	VBROADCASTSS 4(DI), Z14
@@ -2202,6 +2490,8 @@ wide3:
 	VBROADCASTSS 4(DI)(R12*1), Z19
 	BYTE $0x62; BYTE $0x32; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd3 // vdpbf16ps zmm10, zmm12, zmm19
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xdb // vdpbf16ps zmm11, zmm13, zmm19
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z12
 	VMOVUPS 576(SI), Z13
 	VBROADCASTSS 8(DI), Z14
@@ -2222,6 +2512,8 @@ wide3:
 	VBROADCASTSS 8(DI)(R12*1), Z19
 	BYTE $0x62; BYTE $0x32; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd3 // vdpbf16ps zmm10, zmm12, zmm19
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xdb // vdpbf16ps zmm11, zmm13, zmm19
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z12
 	VMOVUPS 832(SI), Z13
 	VBROADCASTSS 12(DI), Z14
@@ -2243,6 +2535,7 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd3 // vdpbf16ps zmm10, zmm12, zmm19
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xdb // vdpbf16ps zmm11, zmm13, zmm19
 	ADDQ $1024, SI
+	ADDQ $512, R13
 	ADDQ $16, DI
 	SUBQ $4, CX
 	JGE wide3
@@ -2251,6 +2544,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS (DI), Z14
@@ -2272,6 +2567,7 @@ one4:
 	BYTE $0x62; BYTE $0x32; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd3 // vdpbf16ps zmm10, zmm12, zmm19
 	BYTE $0x62; BYTE $0x32; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xdb // vdpbf16ps zmm11, zmm13, zmm19
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -2296,8 +2592,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x7(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x7(SB), NOSPLIT, $0-49
+// func gemmDot2x7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x7(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -2306,9 +2602,11 @@ TEXT ·gemmDot2x7(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -2352,6 +2650,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z14
 	VMOVUPS 64(SI), Z15
 	VBROADCASTSS (DI), Z16
@@ -2375,6 +2675,8 @@ wide3:
 	VBROADCASTSS (DI)(R11*2), Z22
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // vdpbf16ps zmm12, zmm14, zmm22
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xee // vdpbf16ps zmm13, zmm15, zmm22
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z14
 	VMOVUPS 320(SI), Z15
 	VBROADCASTSS 4(DI), Z16
@@ -2398,6 +2700,8 @@ wide3:
 	VBROADCASTSS 4(DI)(R11*2), Z22
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // vdpbf16ps zmm12, zmm14, zmm22
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xee // vdpbf16ps zmm13, zmm15, zmm22
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z14
 	VMOVUPS 576(SI), Z15
 	VBROADCASTSS 8(DI), Z16
@@ -2421,6 +2725,8 @@ wide3:
 	VBROADCASTSS 8(DI)(R11*2), Z22
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // vdpbf16ps zmm12, zmm14, zmm22
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xee // vdpbf16ps zmm13, zmm15, zmm22
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z14
 	VMOVUPS 832(SI), Z15
 	VBROADCASTSS 12(DI), Z16
@@ -2445,6 +2751,7 @@ wide3:
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // vdpbf16ps zmm12, zmm14, zmm22
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xee // vdpbf16ps zmm13, zmm15, zmm22
 	ADDQ $1024, SI
+	ADDQ $512, R13
 	ADDQ $16, DI
 	SUBQ $4, CX
 	JGE wide3
@@ -2453,6 +2760,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z14
 	VMOVUPS 64(SI), Z15
 	VBROADCASTSS (DI), Z16
@@ -2477,6 +2786,7 @@ one4:
 	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // vdpbf16ps zmm12, zmm14, zmm22
 	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xee // vdpbf16ps zmm13, zmm15, zmm22
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	DECQ CX
 	JNZ one4
@@ -2504,8 +2814,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x8(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x8(SB), NOSPLIT, $0-49
+// func gemmDot2x8(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x8(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -2514,11 +2824,13 @@ TEXT ·gemmDot2x8(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
 	LEAQ (DI)(R11*2), R10
 	ADDQ R8, R10
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -2567,6 +2879,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z16
 	VMOVUPS 64(SI), Z17
 	VBROADCASTSS (DI), Z18
@@ -2593,6 +2907,8 @@ wide3:
 	VBROADCASTSS (R10), Z25
 	BYTE $0x62; BYTE $0x12; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf1 // vdpbf16ps zmm14, zmm16, zmm25
 	BYTE $0x62; BYTE $0x12; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xf9 // vdpbf16ps zmm15, zmm17, zmm25
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z16
 	VMOVUPS 320(SI), Z17
 	VBROADCASTSS 4(DI), Z18
@@ -2619,6 +2935,8 @@ wide3:
 	VBROADCASTSS 4(R10), Z25
 	BYTE $0x62; BYTE $0x12; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf1 // vdpbf16ps zmm14, zmm16, zmm25
 	BYTE $0x62; BYTE $0x12; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xf9 // vdpbf16ps zmm15, zmm17, zmm25
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
 	VMOVUPS 512(SI), Z16
 	VMOVUPS 576(SI), Z17
 	VBROADCASTSS 8(DI), Z18
@@ -2645,6 +2963,8 @@ wide3:
 	VBROADCASTSS 8(R10), Z25
 	BYTE $0x62; BYTE $0x12; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf1 // vdpbf16ps zmm14, zmm16, zmm25
 	BYTE $0x62; BYTE $0x12; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xf9 // vdpbf16ps zmm15, zmm17, zmm25
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
 	VMOVUPS 768(SI), Z16
 	VMOVUPS 832(SI), Z17
 	VBROADCASTSS 12(DI), Z18
@@ -2672,6 +2992,7 @@ wide3:
 	BYTE $0x62; BYTE $0x12; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf1 // vdpbf16ps zmm14, zmm16, zmm25
 	BYTE $0x62; BYTE $0x12; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xf9 // vdpbf16ps zmm15, zmm17, zmm25
 	ADDQ $1024, SI
+	ADDQ $512, R13
 	ADDQ $16, DI
 	ADDQ $16, R10
 	SUBQ $4, CX
@@ -2681,6 +3002,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z16
 	VMOVUPS 64(SI), Z17
 	VBROADCASTSS (DI), Z18
@@ -2708,6 +3031,7 @@ one4:
 	BYTE $0x62; BYTE $0x12; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf1 // vdpbf16ps zmm14, zmm16, zmm25
 	BYTE $0x62; BYTE $0x12; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xf9 // vdpbf16ps zmm15, zmm17, zmm25
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	ADDQ $4, R10
 	DECQ CX
@@ -2739,8 +3063,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x9(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x9(SB), NOSPLIT, $0-49
+// func gemmDot2x9(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x9(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -2749,11 +3073,13 @@ TEXT ·gemmDot2x9(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
 	LEAQ (DI)(R11*2), R10
 	ADDQ R8, R10
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -2807,6 +3133,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z18
 	VMOVUPS 64(SI), Z19
 	VBROADCASTSS (DI), Z20
@@ -2836,6 +3164,8 @@ wide3:
 	VBROADCASTSS (R10)(R8*1), Z28
 	BYTE $0x62; BYTE $0x82; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm16, zmm18, zmm28
 	BYTE $0x62; BYTE $0x82; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm17, zmm19, zmm28
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z18
 	VMOVUPS 320(SI), Z19
 	VBROADCASTSS 4(DI), Z20
@@ -2866,6 +3196,7 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm16, zmm18, zmm28
 	BYTE $0x62; BYTE $0x82; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm17, zmm19, zmm28
 	ADDQ $512, SI
+	ADDQ $256, R13
 	ADDQ $8, DI
 	ADDQ $8, R10
 	SUBQ $2, CX
@@ -2875,6 +3206,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z18
 	VMOVUPS 64(SI), Z19
 	VBROADCASTSS (DI), Z20
@@ -2905,6 +3238,7 @@ one4:
 	BYTE $0x62; BYTE $0x82; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm16, zmm18, zmm28
 	BYTE $0x62; BYTE $0x82; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm17, zmm19, zmm28
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	ADDQ $4, R10
 	DECQ CX
@@ -2939,8 +3273,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x10(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x10(SB), NOSPLIT, $0-49
+// func gemmDot2x10(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x10(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -2949,11 +3283,13 @@ TEXT ·gemmDot2x10(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
 	LEAQ (DI)(R11*2), R10
 	ADDQ R8, R10
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -3012,6 +3348,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z20
 	VMOVUPS 64(SI), Z21
 	VBROADCASTSS (DI), Z22
@@ -3044,6 +3382,8 @@ wide3:
 	VBROADCASTSS (R10)(R8*2), Z31
 	BYTE $0x62; BYTE $0x82; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm18, zmm20, zmm31
 	BYTE $0x62; BYTE $0x82; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm19, zmm21, zmm31
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z20
 	VMOVUPS 320(SI), Z21
 	VBROADCASTSS 4(DI), Z22
@@ -3077,6 +3417,7 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm18, zmm20, zmm31
 	BYTE $0x62; BYTE $0x82; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm19, zmm21, zmm31
 	ADDQ $512, SI
+	ADDQ $256, R13
 	ADDQ $8, DI
 	ADDQ $8, R10
 	SUBQ $2, CX
@@ -3086,6 +3427,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z20
 	VMOVUPS 64(SI), Z21
 	VBROADCASTSS (DI), Z22
@@ -3119,6 +3462,7 @@ one4:
 	BYTE $0x62; BYTE $0x82; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm18, zmm20, zmm31
 	BYTE $0x62; BYTE $0x82; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm19, zmm21, zmm31
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	ADDQ $4, R10
 	DECQ CX
@@ -3156,8 +3500,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x11(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x11(SB), NOSPLIT, $0-49
+// func gemmDot2x11(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x11(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -3166,11 +3510,13 @@ TEXT ·gemmDot2x11(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
 	LEAQ (DI)(R11*2), R10
 	ADDQ R8, R10
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -3234,6 +3580,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z22
 	VMOVUPS 64(SI), Z23
 	VBROADCASTSS (DI), Z24
@@ -3269,6 +3617,8 @@ wide3:
 	VBROADCASTSS (R10)(R11*1), Z26
 	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm20, zmm22, zmm26
 	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm21, zmm23, zmm26
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z22
 	VMOVUPS 320(SI), Z23
 	VBROADCASTSS 4(DI), Z24
@@ -3305,6 +3655,7 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm20, zmm22, zmm26
 	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm21, zmm23, zmm26
 	ADDQ $512, SI
+	ADDQ $256, R13
 	ADDQ $8, DI
 	ADDQ $8, R10
 	SUBQ $2, CX
@@ -3314,6 +3665,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z22
 	VMOVUPS 64(SI), Z23
 	VBROADCASTSS (DI), Z24
@@ -3350,6 +3703,7 @@ one4:
 	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // vdpbf16ps zmm20, zmm22, zmm26
 	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xea // vdpbf16ps zmm21, zmm23, zmm26
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	ADDQ $4, R10
 	DECQ CX
@@ -3390,8 +3744,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x12(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x12(SB), NOSPLIT, $0-49
+// func gemmDot2x12(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x12(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -3400,11 +3754,13 @@ TEXT ·gemmDot2x12(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
 	LEAQ (DI)(R11*2), R10
 	ADDQ R8, R10
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -3473,6 +3829,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z24
 	VMOVUPS 64(SI), Z25
 	VBROADCASTSS (DI), Z26
@@ -3511,6 +3869,8 @@ wide3:
 	VBROADCASTSS (R10)(R8*4), Z31
 	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm22, zmm24, zmm31
 	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm23, zmm25, zmm31
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z24
 	VMOVUPS 320(SI), Z25
 	VBROADCASTSS 4(DI), Z26
@@ -3550,6 +3910,7 @@ wide3:
 	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm22, zmm24, zmm31
 	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm23, zmm25, zmm31
 	ADDQ $512, SI
+	ADDQ $256, R13
 	ADDQ $8, DI
 	ADDQ $8, R10
 	SUBQ $2, CX
@@ -3559,6 +3920,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z24
 	VMOVUPS 64(SI), Z25
 	VBROADCASTSS (DI), Z26
@@ -3598,6 +3961,7 @@ one4:
 	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf7 // vdpbf16ps zmm22, zmm24, zmm31
 	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xff // vdpbf16ps zmm23, zmm25, zmm31
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	ADDQ $4, R10
 	DECQ CX
@@ -3641,8 +4005,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x13(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x13(SB), NOSPLIT, $0-49
+// func gemmDot2x13(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x13(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -3651,11 +4015,13 @@ TEXT ·gemmDot2x13(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
 	LEAQ (DI)(R11*2), R10
 	ADDQ R8, R10
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -3729,6 +4095,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z26
 	VMOVUPS 64(SI), Z27
 	VBROADCASTSS (DI), Z28
@@ -3770,6 +4138,8 @@ wide3:
 	VBROADCASTSS (R10)(R12*1), Z28
 	BYTE $0x62; BYTE $0x02; BYTE $0x2e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm24, zmm26, zmm28
 	BYTE $0x62; BYTE $0x02; BYTE $0x26; BYTE $0x40; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm25, zmm27, zmm28
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z26
 	VMOVUPS 320(SI), Z27
 	VBROADCASTSS 4(DI), Z28
@@ -3812,6 +4182,7 @@ wide3:
 	BYTE $0x62; BYTE $0x02; BYTE $0x2e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm24, zmm26, zmm28
 	BYTE $0x62; BYTE $0x02; BYTE $0x26; BYTE $0x40; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm25, zmm27, zmm28
 	ADDQ $512, SI
+	ADDQ $256, R13
 	ADDQ $8, DI
 	ADDQ $8, R10
 	SUBQ $2, CX
@@ -3821,6 +4192,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z26
 	VMOVUPS 64(SI), Z27
 	VBROADCASTSS (DI), Z28
@@ -3863,6 +4236,7 @@ one4:
 	BYTE $0x62; BYTE $0x02; BYTE $0x2e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // vdpbf16ps zmm24, zmm26, zmm28
 	BYTE $0x62; BYTE $0x02; BYTE $0x26; BYTE $0x40; BYTE $0x52; BYTE $0xcc // vdpbf16ps zmm25, zmm27, zmm28
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	ADDQ $4, R10
 	DECQ CX
@@ -3909,8 +4283,8 @@ end5:
 	VZEROUPPER
 	RET
 
-// func gemmDot2x14(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
-TEXT ·gemmDot2x14(SB), NOSPLIT, $0-49
+// func gemmDot2x14(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+TEXT ·gemmDot2x14(SB), NOSPLIT, $0-57
 	MOVQ out+0(FP), DX
 	MOVQ outStride+8(FP), R9
 	SHLQ $2, R9
@@ -3919,11 +4293,13 @@ TEXT ·gemmDot2x14(SB), NOSPLIT, $0-49
 	MOVQ xStride+32(FP), R8
 	SHLQ $1, R8
 	MOVQ k2+40(FP), CX
+	MOVQ ahead+48(FP), R13
+	ADDQ SI, R13
 	LEAQ (R8)(R8*2), R11
 	LEAQ (R8)(R8*4), R12
 	LEAQ (DI)(R11*2), R10
 	ADDQ R8, R10
-	CMPB load+48(FP), $0
+	CMPB load+56(FP), $0
 	JEQ zero1
 	MOVQ DX, BX
 	VMOVUPS 0(BX), Z0
@@ -4002,6 +4378,8 @@ start2:
 	JLT wide3tail
 	PCALIGN $32
 wide3:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z28
 	VMOVUPS 64(SI), Z29
 	VBROADCASTSS (DI), Z30
@@ -4046,6 +4424,8 @@ wide3:
 	VBROADCASTSS (R10)(R11*2), Z31
 	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm26, zmm28, zmm31
 	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm27, zmm29, zmm31
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
 	VMOVUPS 256(SI), Z28
 	VMOVUPS 320(SI), Z29
 	VBROADCASTSS 4(DI), Z30
@@ -4091,6 +4471,7 @@ wide3:
 	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm26, zmm28, zmm31
 	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm27, zmm29, zmm31
 	ADDQ $512, SI
+	ADDQ $256, R13
 	ADDQ $8, DI
 	ADDQ $8, R10
 	SUBQ $2, CX
@@ -4100,6 +4481,8 @@ wide3tail:
 	TESTQ CX, CX
 	JLE end5
 one4:
+	PREFETCHT1 0(R13)
+	PREFETCHT1 64(R13)
 	VMOVUPS 0(SI), Z28
 	VMOVUPS 64(SI), Z29
 	VBROADCASTSS (DI), Z30
@@ -4145,6 +4528,7 @@ one4:
 	BYTE $0x62; BYTE $0x02; BYTE $0x1e; BYTE $0x40; BYTE $0x52; BYTE $0xd7 // vdpbf16ps zmm26, zmm28, zmm31
 	BYTE $0x62; BYTE $0x02; BYTE $0x16; BYTE $0x40; BYTE $0x52; BYTE $0xdf // vdpbf16ps zmm27, zmm29, zmm31
 	ADDQ $256, SI
+	ADDQ $128, R13
 	ADDQ $4, DI
 	ADDQ $4, R10
 	DECQ CX

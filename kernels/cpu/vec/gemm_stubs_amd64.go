@@ -3,73 +3,73 @@
 package vec
 
 // gemmKernel computes Gemm for one number of rows and vectors.
-type gemmKernel func(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+type gemmKernel func(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot4x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot4x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot4x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot4x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot4x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot4x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot4x4(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot4x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot4x5(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot4x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot4x6(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot4x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot4x7(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot4x7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x4(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x5(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x6(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x7(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x8(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x8(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x9(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x9(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x10(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x10(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x11(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x11(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x12(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x12(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x13(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x13(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmDot2x14(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmDot2x14(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 // gemmDot are the kernels by vectors and rows.
-var gemmDot = [5][15]gemmKernel{
+var gemmDot = kernelTable{
 	4: {
 		1: gemmDot4x1,
 		2: gemmDot4x2,
@@ -98,70 +98,70 @@ var gemmDot = [5][15]gemmKernel{
 }
 
 //go:noescape
-func gemmFMA4x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA4x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA4x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA4x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA4x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA4x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA4x4(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA4x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA4x5(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA4x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA4x6(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA4x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA4x7(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA4x7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x4(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x5(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x6(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x7(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x8(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x8(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x9(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x9(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x10(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x10(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x11(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x11(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x12(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x12(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x13(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x13(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmFMA2x14(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmFMA2x14(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 // gemmFMA are the kernels by vectors and rows.
-var gemmFMA = [5][15]gemmKernel{
+var gemmFMA = kernelTable{
 	4: {
 		1: gemmFMA4x1,
 		2: gemmFMA4x2,
@@ -190,34 +190,34 @@ var gemmFMA = [5][15]gemmKernel{
 }
 
 //go:noescape
-func gemmAVX24x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX24x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX22x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX22x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX22x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX22x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX22x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX22x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX21x1(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX21x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX21x2(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX21x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX21x3(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX21x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX21x4(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX21x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX21x5(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX21x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 //go:noescape
-func gemmAVX21x6(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)
+func gemmAVX21x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
 // gemmAVX2 are the kernels by vectors and rows.
 var gemmAVX2 = [5][7]gemmKernel{

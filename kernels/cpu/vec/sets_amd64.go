@@ -14,7 +14,7 @@ func machineSets() []*Set {
 		s := avx512Set("avx512bf16")
 		s.Gemm, s.Peak = dotGemm, dotPeak
 		if dotIsSlow() {
-			s.Gemm = dotThenFMAGemm
+			s.Gemm = fmaGemm
 		}
 		sets = append(sets, s)
 	}
@@ -31,7 +31,7 @@ func machineSets() []*Set {
 // FMA.
 func avx512Set(name string) *Set {
 	return &Set{
-		Name: name, MaxM4: rows4, MaxM2: rows2,
+		Name: name, MaxM4: rows2, MaxM2: rows2,
 		Gemm: fmaGemm, Peak: fmaPeak,
 		ToBF16:          avx512ToBF16,
 		FromBF16:        avx512FromBF16,

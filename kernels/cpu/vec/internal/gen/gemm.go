@@ -2,10 +2,12 @@ package main
 
 import "fmt"
 
-// Arguments of every Gemm kernel and their offsets.
+// Arguments of every Gemm kernel and their bytes. ahead is the distance in bytes
+// from panel at which the kernel begins to prefetch, as many bytes a pair as it
+// computes with.
 const (
-	gemmArgs  = "(out *float32, outStride int, panel, x *uint16, xStride, k2 int, load bool)"
-	gemmBytes = 49
+	gemmArgs  = "(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)"
+	gemmBytes = 57
 )
 
 // gemmShape is one kernel: vecs groups of 16 outputs, rows activations.
@@ -28,7 +30,7 @@ func (s gemmShape) name(kind string) string { return fmt.Sprintf("gemm%s%dx%d", 
 func (s gemmShape) acc(r, v int) int { return r*s.vecs + v }
 
 // gemmHead loads the arguments: DX, R9 output and its stride in bytes, SI panel,
-// DI activations, R8 their stride in bytes, CX pairs.
+// DI activations, R8 their stride in bytes, CX pairs, R13 what to prefetch.
 func (a *asm) gemmHead() {
 	a.f("MOVQ out+0(FP), DX")
 	a.f("MOVQ outStride+8(FP), R9")
@@ -38,13 +40,15 @@ func (a *asm) gemmHead() {
 	a.f("MOVQ xStride+32(FP), R8")
 	a.f("SHLQ $1, R8")
 	a.f("MOVQ k2+40(FP), CX")
+	a.f("MOVQ ahead+48(FP), R13")
+	a.f("ADDQ SI, R13")
 }
 
 // gemmAccumulators sets the accumulators to zero or to the output. width is 64
 // or 32 bytes, perRow the number of registers of a row.
 func (a *asm) gemmAccumulators(reg string, rows, perRow, width int) {
 	zero, done := a.label("zero"), a.label("start")
-	a.f("CMPB load+48(FP), $0")
+	a.f("CMPB load+56(FP), $0")
 	a.f("JEQ %s", zero)
 	a.f("MOVQ DX, BX")
 	for r := range rows {
@@ -105,4 +109,16 @@ func (a *asm) pairLoop(unroll int, body func(u int), advance func(pairs int)) {
 	a.f("DECQ CX")
 	a.f("JNZ %s", one)
 	a.at(end)
+}
+
+// prefetch asks for the lines that a later pair u will need: into the first level
+// if the kernel streams whole panels, else into the second.
+func (a *asm) prefetch(s gemmShape, u int) {
+	hint := "PREFETCHT0"
+	if s.vecs < 4 {
+		hint = "PREFETCHT1"
+	}
+	for v := range s.vecs {
+		a.f("%s %d(R13)", hint, 64*(s.vecs*u+v))
+	}
 }

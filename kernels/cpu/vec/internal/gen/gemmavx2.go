@@ -27,23 +27,22 @@ func (a *asm) gemmAVX2(s gemmShape) {
 	a.f("ANDQ $~31, R10")
 	a.gemmAccumulators("Y", s.rows, halves, 32)
 	a.f("VBROADCASTSS highHalf<>(SB), Y15")
-	chunk, tail, run, end := a.label("chunk"), a.label("tail"), a.label("run"), a.label("end")
+	chunk, end := a.label("chunk"), a.label("end")
 	a.at(chunk)
-	a.f("CMPQ CX, $%d", stagePairs)
+	a.stageHead(end)
+	block, tail, run := a.label("block"), a.label("tail"), a.label("run")
+	a.at(block)
+	a.f("SUBQ $16, R12")
 	a.f("JLT %s", tail)
 	a.stageAVX2(s.rows, first)
-	a.f("MOVQ $%d, R12", stagePairs)
-	a.f("SUBQ $%d, CX", stagePairs)
-	a.f("JMP %s", run)
+	a.f("JMP %s", block)
 	a.at(tail)
-	a.f("TESTQ CX, CX")
-	a.f("JLE %s", end)
-	a.stageScalar(s.rows)
-	a.f("MOVQ CX, R12")
-	a.f("XORL CX, CX")
+	a.f("ADDQ $16, R12")
+	a.f("JZ %s", run)
+	a.stageScalar(s.rows, first)
 	a.at(run)
-	a.f("MOVQ R10, R11")
-	a.fmaPairs(min(8, max(2, 32/first)), func(u int) { a.fmaStepAVX2(s, first, u) })
+	a.stageTail()
+	a.fmaPairs(s, min(8, max(2, 32/first)), func(u int) { a.fmaStepAVX2(s, first, u) })
 	a.f("JMP %s", chunk)
 	a.at(end)
 	a.gemmStore("Y", s.rows, halves, 32)
@@ -51,8 +50,8 @@ func (a *asm) gemmAVX2(s gemmShape) {
 	a.ret()
 }
 
-// stageAVX2 splits 16 pairs of each row into the stage at R10 and moves DI past
-// them.
+// stageAVX2 splits 16 pairs of each row into the stage at R11 and moves DI and R11
+// past them.
 func (a *asm) stageAVX2(rows, tmp int) {
 	a.f("MOVQ DI, BX")
 	for r := range rows {
@@ -60,41 +59,42 @@ func (a *asm) stageAVX2(rows, tmp int) {
 			a.f("VMOVDQU %d(BX), Y%d", 32*h, tmp)
 			a.f("VPAND Y%d, Y15, Y%d", tmp, tmp+1)
 			a.f("VPSLLD $16, Y%d, Y%d", tmp, tmp)
-			a.f("VMOVDQU Y%d, %d(R10)", tmp+1, r*stageRow+32*h)
-			a.f("VMOVDQU Y%d, %d(R10)", tmp, r*stageRow+64+32*h)
+			a.f("VMOVDQU Y%d, %d(R11)", tmp+1, r*stageRow+32*h)
+			a.f("VMOVDQU Y%d, %d(R11)", tmp, r*stageRow+stageHalf+32*h)
 		}
 		if r+1 < rows {
 			a.f("ADDQ R8, BX")
 		}
 	}
 	a.f("ADDQ $64, DI")
+	a.f("ADDQ $64, R11")
 }
 
-// stageScalar stages the last CX pairs of each row, pair by pair.
-func (a *asm) stageScalar(rows int) {
+// stageScalar stages the last R12 pairs of each row, pair by pair, and moves DI
+// past them.
+func (a *asm) stageScalar(rows, tmp int) {
+	loop := a.label("pair")
+	a.at(loop)
 	a.f("MOVQ DI, BX")
-	a.f("MOVQ R10, R12")
 	for r := range rows {
-		loop := a.label("pair")
-		a.f("XORL R11, R11")
-		a.at(loop)
-		a.f("MOVL (BX)(R11*4), AX")
-		a.f("MOVL AX, R13")
-		a.f("ANDL $0xffff0000, AX")
-		a.f("SHLL $16, R13")
-		a.f("MOVL AX, %d(R12)(R11*4)", r*stageRow)
-		a.f("MOVL R13, %d(R12)(R11*4)", r*stageRow+64)
-		a.f("INCQ R11")
-		a.f("CMPQ R11, CX")
-		a.f("JLT %s", loop)
+		a.f("VBROADCASTSS (BX), X%d", tmp)
+		a.f("VPSLLD $16, X%d, X%d", tmp, tmp+1)
+		a.f("VPAND X%d, X15, X%d", tmp, tmp)
+		a.f("VMOVSS X%d, %d(R11)", tmp, r*stageRow)
+		a.f("VMOVSS X%d, %d(R11)", tmp+1, r*stageRow+stageHalf)
 		if r+1 < rows {
 			a.f("ADDQ R8, BX")
 		}
 	}
+	a.f("ADDQ $4, DI")
+	a.f("ADDQ $4, R11")
+	a.f("DECQ R12")
+	a.f("JNZ %s", loop)
 }
 
 // fmaStepAVX2 writes one pair of k for one vector of 16 outputs after another.
 func (a *asm) fmaStepAVX2(s gemmShape, first, u int) {
+	a.prefetch(s, u)
 	for _, even := range []bool{false, true} {
 		for v := range s.vecs {
 			for h := range 2 {
@@ -109,7 +109,7 @@ func (a *asm) fmaStepAVX2(s gemmShape, first, u int) {
 			for r := range s.rows {
 				off := r*stageRow + 4*u
 				if even {
-					off += 64
+					off += stageHalf
 				}
 				a.f("VBROADCASTSS %d(R11), Y%d", off, first+2)
 				for h := range 2 {

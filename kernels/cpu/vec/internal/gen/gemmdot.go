@@ -23,6 +23,7 @@ func (a *asm) gemmDot(s gemmShape) {
 	unroll := max(1, min(8, 32/(s.rows*s.vecs)*2))
 	a.pairLoop(unroll, func(u int) { a.dotStep(s, u) }, func(pairs int) {
 		a.f("ADDQ $%d, SI", 256*pairs)
+		a.f("ADDQ $%d, R13", 64*s.vecs*pairs)
 		a.f("ADDQ $%d, DI", 4*pairs)
 		if s.rows > 7 {
 			a.f("ADDQ $%d, R10", 4*pairs)
@@ -66,6 +67,7 @@ func (m mem) goAddress() string {
 // the 4x7 tile leaves none and broadcasts in the instruction.
 func (a *asm) dotStep(s gemmShape, u int) {
 	first := s.rows * s.vecs
+	a.prefetch(s, u)
 	for v := range s.vecs {
 		a.f("VMOVUPS %d(SI), Z%d", 256*u+64*v, first+v)
 	}

@@ -32,7 +32,11 @@ func gemmStubs() ([]byte, error) {
 			most = gemmShape{max(most.vecs, s.vecs), max(most.rows, s.rows)}
 			fmt.Fprintf(&b, "//go:noescape\nfunc %s%s\n\n", s.name(k.kind), gemmArgs)
 		}
-		fmt.Fprintf(&b, "// gemm%s are the kernels by vectors and rows.\nvar gemm%s = [%d][%d]gemmKernel{\n", k.kind, k.kind, most.vecs+1, most.rows+1)
+		typ := "kernelTable"
+		if k.kind == "AVX2" {
+			typ = fmt.Sprintf("[%d][%d]gemmKernel", most.vecs+1, most.rows+1)
+		}
+		fmt.Fprintf(&b, "// gemm%s are the kernels by vectors and rows.\nvar gemm%s = %s{\n", k.kind, k.kind, typ)
 		for v := most.vecs; v > 0; v-- {
 			row := ""
 			for _, s := range k.shapes {

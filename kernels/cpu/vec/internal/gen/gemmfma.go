@@ -1,11 +1,13 @@
 package main
 
-// The FMA kernels take 16 pairs of k at a time: they split the activations of
+// The FMA kernels take 32 pairs of k at a time: they split the activations of
 // those pairs into float32 (odd elements, then even) on the stack, row by row,
-// and then walk the pairs with constant displacements.
+// and then walk the pairs with constant displacements. A stage that is read at
+// once is read before its stores have left the core; 32 pairs make that rare.
 const (
-	stageRow   = 128 // bytes of a row in the stage: 16 odd, 16 even elements
-	stagePairs = 16
+	stagePairs = 32
+	stageHalf  = 4 * stagePairs // bytes of the odd elements of a row
+	stageRow   = 2 * stageHalf
 )
 
 // mxcsrHead sets flush-to-zero and denormals-are-zero, keeping the old MXCSR at
@@ -32,27 +34,29 @@ func (a *asm) gemmFMA(s gemmShape) {
 	first := s.rows * s.vecs
 	mask := 31
 	a.f("VBROADCASTSS highHalf<>(SB), Z%d", mask)
-	chunk, tail, run, end := a.label("chunk"), a.label("tail"), a.label("run"), a.label("end")
+	chunk, end := a.label("chunk"), a.label("end")
 	a.at(chunk)
-	a.f("CMPQ CX, $%d", stagePairs)
+	a.stageHead(end)
+	block, tail, run := a.label("block"), a.label("tail"), a.label("run")
+	a.at(block)
+	a.f("SUBQ $16, R12")
 	a.f("JLT %s", tail)
 	a.stage512(s.rows, first, mask, false)
-	a.f("MOVQ $%d, R12", stagePairs)
-	a.f("SUBQ $%d, CX", stagePairs)
-	a.f("JMP %s", run)
+	a.f("JMP %s", block)
 	a.at(tail)
-	a.f("TESTQ CX, CX")
-	a.f("JLE %s", end)
+	a.f("ADDQ $16, R12")
+	a.f("JZ %s", run)
+	a.f("MOVQ CX, BX")
+	a.f("MOVQ R12, CX")
 	a.f("MOVL $1, R12")
 	a.f("SHLL CX, R12")
 	a.f("DECL R12")
 	a.f("KMOVW R12, K1")
+	a.f("MOVQ BX, CX")
 	a.stage512(s.rows, first, mask, true)
-	a.f("MOVQ CX, R12")
-	a.f("XORL CX, CX")
 	a.at(run)
-	a.f("MOVQ R10, R11")
-	a.fmaPairs(min(16, max(2, 48/first)), func(u int) { a.fmaStep(s, first, mask, u) })
+	a.stageTail()
+	a.fmaPairs(s, min(16, max(2, 48/first)), func(u int) { a.fmaStep(s, first, mask, u) })
 	a.f("JMP %s", chunk)
 	a.at(end)
 	a.gemmStore("Z", s.rows, s.vecs, 64)
@@ -61,11 +65,12 @@ func (a *asm) gemmFMA(s gemmShape) {
 }
 
 // fmaPairs walks the R12 pairs of a stage at R11.
-func (a *asm) fmaPairs(unroll int, step func(u int)) {
+func (a *asm) fmaPairs(s gemmShape, unroll int, step func(u int)) {
 	wide, one, end := a.label("wide"), a.label("one"), a.label("next")
 	advance := func(n int) {
 		a.f("ADDQ $%d, R11", 4*n)
 		a.f("ADDQ $%d, SI", 256*n)
+		a.f("ADDQ $%d, R13", 64*s.vecs*n)
 		a.f("SUBQ $%d, R12", n)
 	}
 	for unroll&(unroll-1) != 0 {
@@ -90,8 +95,27 @@ func (a *asm) fmaPairs(unroll int, step func(u int)) {
 	a.at(end)
 }
 
+// stageHead takes at most stagePairs of the CX pairs that are left into R12 and AX, or
+// goes to end; R11 is where the stage is written. stageTail leaves the stage's
+// start in R11 and its pairs in R12.
+func (a *asm) stageHead(end string) {
+	a.f("TESTQ CX, CX")
+	a.f("JLE %s", end)
+	a.f("MOVQ $%d, R12", stagePairs)
+	a.f("CMPQ CX, R12")
+	a.f("CMOVQLT CX, R12")
+	a.f("SUBQ R12, CX")
+	a.f("MOVQ R12, AX")
+	a.f("MOVQ R10, R11")
+}
+
+func (a *asm) stageTail() {
+	a.f("MOVQ R10, R11")
+	a.f("MOVQ AX, R12")
+}
+
 // stage512 splits 16 pairs of each row (the K1 ones if masked) into the stage at
-// R10 and moves DI past them.
+// R11 and moves DI and R11 past them.
 func (a *asm) stage512(rows, tmp, mask int, masked bool) {
 	p := "DI"
 	if rows > 1 {
@@ -107,19 +131,21 @@ func (a *asm) stage512(rows, tmp, mask int, masked bool) {
 		}
 		a.f("VPANDD Z%d, Z%d, Z%d", mask, even, odd)
 		a.f("VPSLLD $16, Z%d, Z%d", even, even)
-		a.f("VMOVDQU32 Z%d, %d(R10)", odd, r*stageRow)
-		a.f("VMOVDQU32 Z%d, %d(R10)", even, r*stageRow+64)
+		a.f("VMOVDQU32 Z%d, %d(R11)", odd, r*stageRow)
+		a.f("VMOVDQU32 Z%d, %d(R11)", even, r*stageRow+stageHalf)
 		if r+1 < rows {
 			a.f("ADDQ R8, BX")
 		}
 	}
 	a.f("ADDQ $64, DI")
+	a.f("ADDQ $64, R11")
 }
 
 // fmaStep writes one pair of k: the odd elements for every accumulator, then the
 // even ones. Vectors are taken in groups that leave a register to broadcast to.
 func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
 	group := min(s.vecs, 31-first-1)
+	a.prefetch(s, u)
 	for _, even := range []bool{false, true} {
 		for g := 0; g < s.vecs; g += group {
 			n := min(group, s.vecs-g)
@@ -136,7 +162,7 @@ func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
 				b := first + group + r%spare
 				off := r*stageRow + 4*u
 				if even {
-					off += 64
+					off += stageHalf
 				}
 				a.f("VBROADCASTSS %d(R11), Z%d", off, b)
 				for i := range n {
