@@ -120,9 +120,29 @@ type bench struct {
 // further passes of the layer and one to level its cache, so k drafts in all.
 const benchDrafts = 3
 
+// validate names the option that is out of range.
+func (o BenchOptions) validate() error {
+	for _, v := range []struct {
+		name      string
+		v, lo, hi int
+	}{
+		{"rounds", o.Rounds, 1, 10000}, {"steps", o.Steps, 1, 1 << 16}, {"prompt", o.Prompt, 1, 1 << 20},
+		{"context", o.Context, o.Prompt + o.Steps + 2, 1 << 20}, {"rows", slices.Min(append(o.Rows, 1)), 1, kernels.WindowTokens},
+		{"rows", slices.Max(append(o.Rows, 1)), 1, kernels.WindowTokens},
+	} {
+		if v.v < v.lo || v.v > v.hi {
+			return fmt.Errorf("%s is %d; it must be %d..%d", v.name, v.v, v.lo, v.hi)
+		}
+	}
+	return nil
+}
+
 // Bench measures decode, verification and prefill of a model, interleaved with
 // the machine's limits.
 func Bench(ctx context.Context, o BenchOptions, progress func(string)) (res *BenchResult, err error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
 	b := &bench{o: o, rand: rand.New(rand.NewPCG(3, 4)), best: map[int]int64{}}
 	if !slices.Contains(b.o.Rows, 1) {
 		b.o.Rows = append([]int{1}, b.o.Rows...)

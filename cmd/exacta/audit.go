@@ -38,6 +38,8 @@ Exit code 0: all equal; 1: not, or not checkable here.`,
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "tokens", "which audit to run: tokens")
+	complete(cmd, "only", []string{"tokens"})
+	cmd.ValidArgsFunction = directories
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/experiments"
 )
@@ -67,6 +68,8 @@ func newBenchPart(o *options, part, short string) *cobra.Command {
 	cmd.Flags().IntVar(&b.Context, "context", 514, "longest sequence; prefill reads two less")
 	cmd.Flags().IntVar(&b.Rounds, "rounds", 5, "interleaved rounds")
 	cmd.Flags().IntVar(&b.Steps, "steps", 24, "tokens generated per round and row count")
+	completeModel(cmd)
+	complete(cmd, "shape", model.ShapeNames())
 	return cmd
 }
 

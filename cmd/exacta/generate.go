@@ -14,6 +14,7 @@ import (
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/tokenizer"
 	"exacta.dev/exacta/experiments"
+	"exacta.dev/exacta/kernels"
 	"exacta.dev/exacta/verify"
 )
 
@@ -53,6 +54,9 @@ accepted whole cyan, and tokens of steps without drafts plain.`,
 	cmd.Flags().Float32Var(&f.sampling.PresencePenalty, "presence-penalty", 0, "0 is off")
 	cmd.Flags().Float32Var(&f.sampling.FrequencyPenalty, "frequency-penalty", 0, "0 is off")
 	cmd.Flags().Uint64Var(&f.sampling.Seed, "seed", 0, "seed of the random streams")
+	complete(cmd, "draft", draft.Names())
+	complete(cmd, "rule", verify.Names())
+	complete(cmd, "color", []string{"auto", "always", "never"})
 	return cmd
 }
 
@@ -82,6 +86,18 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
 		return fmt.Errorf("--color %q; use auto, always or never", f.color)
 	}
+	if f.maxTokens < 1 {
+		return fmt.Errorf("--max-tokens %d; it must be at least 1", f.maxTokens)
+	}
+	if f.k < 0 || f.k >= kernels.WindowTokens {
+		return fmt.Errorf("--k %d; it must be 0..%d", f.k, kernels.WindowTokens-1)
+	}
+	if _, err := draft.New(f.draft); err != nil {
+		return err
+	}
+	if _, err := verify.New(f.rule); err != nil {
+		return err
+	}
 	l, err := f.load(0)
 	if err != nil {
 		return err
@@ -96,8 +112,7 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if o.json {
 		p.w = io.Discard
 	}
-	fmt.Fprint(p.w, prompt)
-	res := &generated{PromptTokens: len(ids), Drafter: f.draft, K: f.k, Rule: f.rule}
+	res := &generated{PromptTokens: len(ids), Tokens: []generatedToken{}, Drafter: f.draft, K: f.k, Rule: f.rule}
 	e, err := f.engine(l, len(ids), engine.Listener{Emitted: func(_ *engine.Sequence, r *engine.Record) {
 		res.add(r)
 		p.record(r)
@@ -117,6 +132,7 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if err != nil {
 		return err
 	}
+	fmt.Fprint(p.w, prompt)
 	start := time.Now()
 	ctx := cmd.Context()
 	if err := e.Run(func() bool { return ctx.Err() != nil }); err != nil {

@@ -23,6 +23,29 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.backend, "backend", "cpu", fmt.Sprintf("one of %v", experiments.Backends))
 	cmd.Flags().StringVar(&f.kernels, "kernels", "", "force a CPU kernel set: avx512bf16, avx512f, avx2, go (default: the best, or EXACTA_KERNELS)")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (default: all cores)")
+	completeModel(cmd)
+}
+
+// complete offers fixed values for a flag to the shell.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	// The error is of a flag that does not exist: a mistake in the program
+	// that the tests find.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeModel offers model names, or directories, and backends.
+func completeModel(cmd *cobra.Command) {
+	var names []string
+	for _, m := range registry.List() {
+		names = append(names, m.Name)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("model", cobra.FixedCompletions(names, cobra.ShellCompDirectiveDefault))
+	complete(cmd, "backend", experiments.Backends)
+}
+
+// directories completes an argument by directories.
+func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
 // loaded is an opened and loaded model.

@@ -35,6 +35,7 @@ logit of its own choice minus that of the token. It puts a number on rounding.`,
 	cmd.Flags().StringVar(&q.Kernels, "kernels", "", "CPU kernel set")
 	cmd.Flags().IntVar(&q.Threads, "threads", 0, "CPU threads (default: all cores)")
 	cmd.Flags().IntVar(&q.Tokens, "tokens", 10000, "tokens to generate and check")
+	completeModel(cmd)
 	return cmd
 }
 

@@ -46,6 +46,9 @@ Without a file it runs the quickstart experiment on the embedded model. Exit cod
 			return err
 		},
 	}
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+	}
 	cmd.Flags().StringVar(&dir, "dir", "", "run directory (default runs/NAME-TIME)")
 	return cmd
 }

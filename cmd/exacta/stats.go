@@ -18,7 +18,8 @@ type statsLine struct {
 func newStatsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "stats RUN", Short: "acceptance statistics from a run's records", Args: cobra.ExactArgs(1),
-		Example: "  exacta stats runs/quickstart-20260101-120000\n  exacta stats RUN --json",
+		ValidArgsFunction: directories,
+		Example:           "  exacta stats runs/quickstart-20260101-120000\n  exacta stats RUN --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := acceptance.Open(args[0])
 			if err != nil {

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// asMain makes the test binary the program, for tests that need a process.
+const asMain = "EXACTA_TEST_AS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// exacta runs a command line in this process.
+func exacta(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// fine runs a command line that must succeed.
+func fine(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := exacta(t, args...)
+	require.Equal(t, exitFine, code, "%v: %s", args, errs)
+	return out
+}
+
+// object runs a command line with --json and decodes its one value.
+func object(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	return decode(t, fine(t, append(args, "--json")...))
+}
+
+func decode(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var v map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+	return v
+}
+
+func keys(v any) []string { return slices.Sorted(maps.Keys(v.(map[string]any))) }
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file.yaml")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+	return name
+}
+
+func TestHelp(t *testing.T) {
+	var visit func(c *cobra.Command, path []string)
+	visit = func(c *cobra.Command, path []string) {
+		require.NotEmpty(t, c.Short, path)
+		require.Contains(t, c.Example, "exacta", "%v has no example", path)
+		out := fine(t, append(path, "--help")...)
+		require.Contains(t, out, "Examples:")
+		for _, sub := range c.Commands() {
+			visit(sub, append(slices.Clone(path), sub.Name()))
+		}
+	}
+	visit(newRoot(), nil)
+	require.Contains(t, fine(t), "Available Commands:")
+	require.Contains(t, fine(t, "bench"), "oracle")
+}
+
+func TestWrongUse(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nonsense"}, `unknown command "nonsense"`},
+		{[]string{"run", "--nonsense"}, "unknown flag: --nonsense"},
+		{[]string{"run", "a.yaml", "b.yaml"}, "at most 1 arg"},
+		{[]string{"run", "/no/such.yaml"}, "/no/such.yaml"},
+		{[]string{"generate"}, "accepts 1 arg"},
+		{[]string{"generate", ""}, "the prompt is empty"},
+		{[]string{"generate", "a\xffb"}, "UTF-8"},
+		{[]string{"generate", "--max-tokens", "0", "x"}, "--max-tokens 0"},
+		{[]string{"generate", "--k", "64", "x"}, "--k 64; it must be 0..63"},
+		{[]string{"generate", "--k", "-1", "x"}, "--k -1"},
+		{[]string{"generate", "--draft", "psychic", "x"}, `unknown drafter "psychic"; known drafters: mtp, ngram, none`},
+		{[]string{"generate", "--rule", "hope", "x"}, `unknown rule "hope"; known rules: coupled, greedy, rejection`},
+		{[]string{"generate", "--color", "pink", "x"}, "use auto, always or never"},
+		{[]string{"generate", "--temperature", "0.5", "x"}, "rule greedy serves temperature 0"},
+		{[]string{"generate", "--temperature", "-1", "--rule", "coupled", "x"}, "temperature"},
+		{[]string{"generate", "--backend", "abacus", "x"}, `backend "abacus" is not known; use one of [cpu ref cuda]`},
+		{[]string{"generate", "--kernels", "mmx", "x"}, "mmx"},
+		{[]string{"generate", "--model", "no-such-model", "x"}, "no such directory"},
+		{[]string{"generate", "--model", "random:nothing", "x"}, "nothing"},
+		{[]string{"generate", strings.Repeat("func ", 4000)}, "tokens; the context of"},
+		{[]string{"score"}, "give --ids, --ids-file or --text"},
+		{[]string{"score", "--ids", "1,x"}, `"x" is not a token id`},
+		{[]string{"score", "--ids", "1,999999"}, "id 999999 at position 1 is outside the vocabulary"},
+		{[]string{"score", "--ids", "-1"}, "id -1 at position 0"},
+		{[]string{"score", "--ids", "1", "--continue", "-2"}, "continuation of -2"},
+		{[]string{"score", "--ids-file", "/no/such.json"}, "/no/such.json"},
+		{[]string{"score", "--ids", "1", "--logits", "/no/such/dir/x"}, "--logits"},
+		{[]string{"stats", "/no/such/run"}, "/no/such/run"},
+		{[]string{"audit", "/no/such/run"}, "/no/such/run"},
+		{[]string{"audit", ".", "--only", "vibes"}, `--only "vibes"`},
+		{[]string{"bench", "nonsense"}, `unknown command "nonsense"`},
+		{[]string{"bench", "decode", "--rounds", "0"}, "rounds is 0"},
+		{[]string{"bench", "decode", "--rows", "1,65"}, ""},
+		{[]string{"bench", "verify", "--rows", "0,4"}, "rows is 0"},
+		{[]string{"bench", "decode", "--context", "9"}, "context is 9"},
+		{[]string{"bench", "decode", "--backend", "ref"}, "can't measure"},
+		{[]string{"bench", "oracle", "--tokens", "0"}, "0 tokens"},
+	} {
+		if c.want == "" {
+			continue
+		}
+		code, out, errs := exacta(t, c.args...)
+		require.Equal(t, exitBad, code, "%v: %s", c.args, errs)
+		require.Contains(t, errs, c.want, "%v", c.args)
+		require.True(t, strings.HasPrefix(errs, "exacta: "), errs)
+		require.Equal(t, 1, strings.Count(errs, "\n"), "%v: more than one line: %s", c.args, errs)
+		require.Empty(t, out, "%v", c.args)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		require.Contains(t, fine(t, "completion", shell), "exacta")
+	}
+	require.Contains(t, fine(t, "__complete", "generate", "--draft", ""), "mtp\nngram\nnone\n")
+	require.Contains(t, fine(t, "__complete", "generate", "--rule", ""), "coupled\ngreedy\nrejection\n")
+	require.Contains(t, fine(t, "__complete", "score", "--model", ""), "embedded\nrandom:")
+	require.Contains(t, fine(t, "__complete", "score", "--backend", ""), "cpu\nref\ncuda\n")
+	require.Contains(t, fine(t, "__complete", "bench", "decode", "--shape", ""), "qwen3-0.6b\n")
+	require.Contains(t, fine(t, "__complete", "bench", ""), "oracle")
+	require.Contains(t, fine(t, "__complete", "run", ""), "yaml")
+}
+
+func TestLists(t *testing.T) {
+	for _, list := range []struct{ command, member string }{{"models", "embedded"}, {"drafters", "ngram"}, {"rules", "coupled"}} {
+		require.Contains(t, fine(t, list.command), list.member+" ")
+		v := object(t, list.command)
+		require.Equal(t, []string{list.command}, keys(v))
+		var names []string
+		for _, e := range v[list.command].([]any) {
+			require.Equal(t, []string{"name", "summary"}, keys(e))
+			names = append(names, e.(map[string]any)["name"].(string))
+		}
+		require.Contains(t, names, list.member)
+	}
+	require.Equal(t, []string{"cores", "go", "kernel_sets", "platform", "version"}, keys(object(t, "version")))
+	require.True(t, strings.HasPrefix(fine(t, "version"), "exacta "))
+}
+
+func TestBenchJSON(t *testing.T) {
+	small := []string{"--rounds", "1", "--steps", "2", "--prompt", "8", "--context", "34"}
+	all := []string{"backend", "decode", "draft", "machine", "memory", "model", "prefill", "rounds", "verify"}
+	d := object(t, append([]string{"bench", "decode"}, small...)...)
+	require.Equal(t, []string{"all", "bytes_per_s", "ratio_to_read", "tok_s"}, keys(d))
+	require.Equal(t, all, keys(d["all"]))
+	require.Positive(t, d["tok_s"])
+	p := object(t, append([]string{"bench", "prefill"}, small...)...)
+	require.Equal(t, []string{"all", "ratio_to_peak", "tok_s"}, keys(p))
+	v := object(t, append([]string{"bench", "verify", "--rows", "1,4"}, small...)...)
+	require.Equal(t, []string{"all", "bound", "rows"}, keys(v))
+	require.Equal(t, []string{"1", "4"}, keys(v["rows"]))
+	require.Equal(t, 1.0, v["rows"].(map[string]any)["1"])
+	require.Equal(t, all, keys(object(t, append([]string{"bench", "kernels", "--rows", "1,2"}, small...)...)))
+	text := fine(t, append([]string{"bench", "kernels", "--rows", "1,2"}, small...)...)
+	for _, line := range []string{"machine ", "decode ", "verify  ", "prefill ", "draft ", "memory "} {
+		require.Contains(t, text, line)
+	}
+}
