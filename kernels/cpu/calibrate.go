@@ -1,16 +1,14 @@
 package cpu
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"exacta.dev/exacta/kernels"
-	"exacta.dev/exacta/kernels/cpu/vec"
 )
 
 // ReadWeights reads all weight memory passes times with the kernel set's plain
-// read loop, each of the backend's threads a contiguous share of every mapping,
+// read loop, each of the backend's workers a contiguous share of every mapping,
 // and returns the bytes read and the time that took: the limit against which a
 // decode step is measured.
 func (b *Backend) ReadWeights(passes int) (bytes int64, took time.Duration) {
@@ -18,54 +16,46 @@ func (b *Backend) ReadWeights(passes int) (bytes int64, took time.Duration) {
 	for _, c := range b.mem.chunks {
 		if c.purpose == kernels.Weights {
 			parts = append(parts, c.mem[:c.top])
+			bytes += int64(c.top) * int64(passes)
 		}
 	}
-	n := len(b.pool.workers)
 	var sink atomic.Uint64
-	took = together(n, func(i int) {
+	return bytes, b.together(func(w *worker) {
 		for range passes {
 			for _, m := range parts {
-				share := (len(m)/n + 63) &^ 63
-				lo := min(len(m), i*share)
-				sink.Add(b.set.ReadAll(m[lo:min(len(m), lo+share)]))
+				lo, hi := w.share(len(m) / lineBytes)
+				sink.Add(w.set.ReadAll(m[lo*lineBytes : hi*lineBytes]))
 			}
 		}
 	})
-	for _, m := range parts {
-		bytes += int64(len(m)) * int64(passes)
-	}
-	return bytes, took
 }
 
-// PeakMACs runs the kernel set's multiply-adds in registers on all threads of
+// PeakMACs runs the kernel set's multiply-adds in registers on all workers of
 // the backend and returns how many were done in what time: the limit against
 // which prefill is measured.
 func (b *Backend) PeakMACs(iterations int) (macs int64, took time.Duration) {
-	n := len(b.pool.workers)
 	var sum atomic.Int64
-	took = together(n, func(int) { sum.Add(b.set.Peak(iterations)) })
+	took = b.together(func(w *worker) { sum.Add(w.set.Peak(iterations)) })
 	return sum.Load(), took
 }
 
-// together runs f on n goroutines that start at the same moment, and returns
-// the time from then until the last is done.
-func together(n int, f func(i int)) time.Duration {
-	var ready, done sync.WaitGroup
+// together runs f on all workers, and returns the time from when all of them are
+// awake until the last is done.
+func (b *Backend) together(f func(w *worker)) time.Duration {
+	b.queue.flush()
+	b.mem.open()
+	defer b.mem.shut()
 	var begin time.Time
-	var started atomic.Bool
-	ready.Add(n)
-	for i := range n {
-		done.Go(func() {
-			ready.Done()
-			for !started.Load() {
-				vec.Pause()
-			}
-			f(i)
-		})
+	l := list{
+		refs: []ref{{kind: opCall}, {kind: opCall, solo: true, i: 1}, {kind: opCall, i: 2}},
+		calls: []func(*worker){
+			func(*worker) {}, // the barrier after it is where they meet
+			func(*worker) { begin = time.Now() },
+			f,
+		},
 	}
-	ready.Wait()
-	begin = time.Now()
-	started.Store(true)
-	done.Wait()
+	if err := b.pool.run(&l); err != nil {
+		b.queue.stick(err)
+	}
 	return time.Since(begin)
 }

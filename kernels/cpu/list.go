@@ -22,6 +22,7 @@ const (
 	opTables
 	opSlot
 	opMove
+	opCall
 	opRun
 )
 
@@ -45,6 +46,7 @@ type list struct {
 	tables   []tableOp
 	slots    []slotOp
 	moves    []moveOp
+	calls    []func(*worker) // of measurements
 	programs []*list
 	bytes    []byte  // sources of writes
 	ints     []int32 // page numbers
@@ -83,7 +85,7 @@ func (w *worker) walk(l *list) bool {
 				return false
 			}
 		}
-		if w.id == 0 {
+		if w.id == 0 && r.kind != opMove {
 			w.work.Ops++
 			if !r.solo {
 				w.work.Launches++
@@ -126,6 +128,8 @@ func (w *worker) do(l *list, r ref) bool {
 		w.slot(&l.slots[r.i], l.ints)
 	case opMove:
 		w.move(&l.moves[r.i], l.bytes)
+	case opCall:
+		l.calls[r.i](w)
 	}
 	return true
 }

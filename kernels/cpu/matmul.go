@@ -10,15 +10,21 @@ const (
 	// narrowK is the longest K of one call of the primitive when there are few
 	// rows: 64 outputs of it are 256 KiB, about 10 us of reading.
 	narrowK = 2048
-	// wideK is that for many rows: a panel's block stays in the first-level
-	// cache while tile after tile of rows passes by.
-	wideK = 256
+	// pairK is that for two tiles of rows, the second of which finds the
+	// panel's block in the first-level cache while the first waits for memory;
+	// tripleK for three; wideK for many rows, where the block stays in the
+	// second-level cache while tile after tile passes by.
+	pairK, tripleK, wideK = 64, 128, 512
+	// wideTile is the most rows of a tile where there are many: one less than
+	// the registers hold leaves some for the weights on their way.
+	wideTile = 6
 	// wideBytes bounds the activations of a block of rows, and wideRows its
 	// accumulators, so that both stay in the second-level cache.
 	wideBytes = 1 << 20
 	wideRows  = 512
-	// groupCols is the number of outputs of one row that are finished together.
-	groupCols = 1024
+	// groupCols is the number of outputs of one row that are finished together,
+	// and wideGroup the number of half panels where there are many rows.
+	groupCols, wideGroup = 1024, 4
 	// sharedNormRows is the number of rows from which the input norm is shared
 	// out; below, every worker norms all rows for itself and needs no barrier.
 	sharedNormRows = 16
@@ -30,7 +36,6 @@ type matmulOp struct {
 	w           *weight
 	in          norm
 	act         kernels.Act
-	wide        bool // more rows than one tile
 	direct      bool // the primitive writes to dst itself
 	block       int  // rows of a block
 	k           int  // longest K of a call
@@ -96,13 +101,19 @@ func (q *queue) matmulFits(o *matmulOp) bool {
 
 // plan chooses the blocking. It changes speed and never bits.
 func (o *matmulOp) plan(q *queue) {
-	rows, set := o.dst.rows, q.b.set
+	rows := o.dst.rows
 	o.block, o.k = rows, narrowK
 	o.group = max(1, groupCols/panelRows/rows) * 2
-	if rows > max(set.MaxM2, set.MaxM4) {
+	switch tiles := (rows + q.b.set.MaxM4 - 1) / q.b.set.MaxM4; tiles {
+	case 1:
+	case 2:
+		o.k = pairK
+	case 3:
+		o.k = tripleK
+	default:
 		limit := min(wideRows, max(64, wideBytes/2/o.w.cols))
 		blocks := (rows + limit - 1) / limit
-		o.wide, o.k, o.group = true, wideK, 2
+		o.k, o.group = wideK, wideGroup
 		o.block = (rows + blocks - 1) / blocks
 	}
 	o.direct = o.dst.kind == kernels.F32 && o.act == kernels.Identity && o.res.none() && !o.w.paired
@@ -222,16 +233,14 @@ func (w *worker) pairedRows(o *matmulOp, x view, r, n int, acc []float32) {
 // rows and blocks of K.
 func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, stride int) {
 	set := w.set
-	if half < 0 && n > set.MaxM4 && n <= set.MaxM2 {
-		w.tiles(o, x, r, n, p, 0, out, stride)
-		w.tiles(o, x, r, n, p, 1, out[halfRows:], stride)
-		return
-	}
 	vecs, most := 4, set.MaxM4
 	panel := o.w.panel(p)
 	if half >= 0 {
 		vecs, most = 2, set.MaxM2
 		panel = addBytes(panel, half*halfRows*4)
+	}
+	if n > 3*most {
+		most = min(most, wideTile)
 	}
 	count := (n + most - 1) / most
 	tile := (n + count - 1) / count

@@ -188,7 +188,7 @@ func TestStickyErrors(t *testing.T) {
 		"restore at":    {func(m *model) { m.q.Restore(m.c, 0, 0, 65) }, "restore: length 65"},
 		"write":         {func(m *model) { m.q.Write(m.first, make([]byte, 5)) }, "write: 5 bytes for a i32 view [1, 1] of 4"},
 		"read":          {func(m *model) { m.q.Read(make([]byte, 5), m.first) }, "read: a i32 view"},
-		"vocabulary":    {func(m *model) { m.q.Stats(m.stats, m.logits, 501, false) }, "stats: vocabulary of 501"},
+		"vocabulary":    {func(m *model) { m.q.Stats(m.stats, m.logits, 501, false) }, "stats: vocabulary of 501; want 2 up to the 500"},
 		"program":       {func(m *model) { m.q.Run(kernels.Program{ID: 3}) }, "run: there is no program 3"},
 		"freed program": {func(m *model) { m.freed() }, "run: step uses memory that has been freed"},
 		"position": {func(m *model) {

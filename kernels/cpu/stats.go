@@ -39,8 +39,8 @@ func (q *queue) Stats(dst, logits kernels.Buf, vocab int, hash bool) {
 		q.bad("stats: dst is [%d, %d] for logits [%d, %d], want [%d, %d]", o.dst.rows, o.dst.cols, o.logits.rows, o.logits.cols, o.logits.rows, kernels.StatCols)
 		return
 	}
-	if vocab <= 0 || vocab > o.logits.cols {
-		q.bad("stats: vocabulary of %d, the logits have %d columns", vocab, o.logits.cols)
+	if vocab < 2 || vocab > o.logits.cols {
+		q.bad("stats: vocabulary of %d; want 2 up to the %d columns of the logits", vocab, o.logits.cols)
 		return
 	}
 	o.segments = (o.logits.cols + kernels.HashSegment - 1) / kernels.HashSegment
@@ -114,12 +114,27 @@ func (o *statsOp) merge(r int, all []segment) {
 	if !o.hash {
 		hash = 0
 	}
+	best.fill()
 	d := unsafe.Slice((*int32)(o.dst.row(r)), kernels.StatCols)
 	clear(d)
 	d[kernels.StatTop1], d[kernels.StatTop2] = best.id1, best.id2
 	d[kernels.StatLogit1], d[kernels.StatLogit2] = int32(math.Float32bits(best.v1)), int32(math.Float32bits(best.v2))
 	d[kernels.StatHashLo], d[kernels.StatHashHi] = int32(uint32(hash)), int32(uint32(hash>>32))
 	d[kernels.StatNaNs] = best.nans
+}
+
+// fill gives the ids of NaN logits, which sort below all numbers, to places that
+// no number has taken.
+func (s *segment) fill() {
+	if s.id1 < 0 {
+		s.id1, s.v1 = 0, float32(math.NaN())
+	}
+	if s.id2 < 0 {
+		s.id2, s.v2 = 0, float32(math.NaN())
+		if s.id1 == 0 {
+			s.id2 = 1
+		}
+	}
 }
 
 // offer considers a candidate whose id is above those seen, save when it comes
