@@ -34,6 +34,8 @@ type Engine struct {
 	nextID int64
 	step   int64
 	failed error
+	looped int           // unfinished sequences that a Loop has taken over
+	extra  []kernels.Buf // of loops
 	w      work
 }
 
@@ -78,6 +80,9 @@ func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier,
 	}
 	e := &Engine{cfg: cfg, m: m, be: m.Backend(), q: m.Backend().Queue(), rule: rule, recorder: recorder, listener: l, seqs: map[int64]*Sequence{}}
 	for name, d := range drafters {
+		if d == nil {
+			return nil, fmt.Errorf("engine: drafter %q is nil; a request without a drafter decodes plainly", name)
+		}
 		entry := &drafterEntry{Drafter: d, name: name}
 		entry.device, _ = d.(DeviceDrafter)
 		e.drafters = append(e.drafters, entry)
@@ -162,12 +167,15 @@ func (e *Engine) Config() Config { return e.cfg }
 // Submit takes a request in. An error names what is wrong with it; the engine is
 // unchanged.
 func (e *Engine) Submit(req Request) (*Sequence, error) {
+	if e.failed != nil {
+		return nil, fmt.Errorf("request %s: %w", req.ID, e.failed)
+	}
 	seq, err := e.sequence(req)
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", req.ID, err)
 	}
 	err = e.core.Submit(sched.Request{
-		ID: seq.id, Prompt: req.Prompt, MaxLen: min(len(req.Prompt)+req.MaxNew, e.cfg.MaxTokens), K: seq.k(), Space: seq.space(),
+		ID: seq.id, Prompt: req.Prompt, MaxLen: len(req.Prompt) + min(req.MaxNew, e.cfg.MaxTokens-len(req.Prompt)), K: seq.k(), Space: seq.space(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", req.ID, err)
@@ -241,13 +249,19 @@ func (e *Engine) Cancel(seq *Sequence) {
 	}
 }
 
-// end finishes a sequence that the scheduler has let go, or is about to.
+// end finishes a sequence that the scheduler has let go, or is about to, once.
 func (e *Engine) end(seq *Sequence, why Finish, err error) {
+	if seq.finish != "" {
+		return // cancelled by the listener
+	}
 	seq.finish, seq.err = why, err
 	if seq.drafter != nil {
 		seq.drafter.Release(seq)
 	}
 	seq.slot = -1
+	if seq.looped {
+		e.looped--
+	}
 	delete(e.seqs, seq.id)
 	if e.listener.Finished != nil {
 		e.listener.Finished(seq)
@@ -263,7 +277,7 @@ func (e *Engine) Active() int { return len(e.seqs) }
 // Close frees the caches, the tables and what the drafters hold on the device.
 // The model stays loaded.
 func (e *Engine) Close() error {
-	bufs := []kernels.Buf{e.stats}
+	bufs := append([]kernels.Buf{e.stats}, e.extra...)
 	if e.t != nil {
 		e.t.batch.Free(e.be)
 		bufs = append(bufs, e.t.kept, e.t.next)

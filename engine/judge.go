@@ -144,7 +144,7 @@ func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, hidden kernels.
 	if err := d.Committed(s); err != nil {
 		for i := range e.w.items {
 			if it := &e.w.items[i]; it.seq.drafter == d {
-				it.err, it.finish = err, FinishError
+				it.err, it.finish = fmt.Errorf("request %s: drafter %s: %w", it.seq.req.ID, d.name, err), FinishError
 			}
 		}
 	}

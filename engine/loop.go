@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"exacta.dev/exacta/kernels"
 )
@@ -35,7 +36,8 @@ type Loop struct {
 	out     kernels.Buf // I32 [spans, 2+k]: kept, next, drafts
 	stats   kernels.Buf
 	host    [2]loopReply
-	steps   int
+	steps   int // run
+	most    int // may be run
 }
 
 // loopReply is the landing place of one step's result.
@@ -57,9 +59,15 @@ type LoopStep struct {
 
 // NewLoop captures the program for seqs, all greedy, resident, past their
 // prompts and of one drafter, with k drafts a step. At most steps steps may be
-// run; the loop extends the slots' page tables for them now. The sequences no
-// longer take part in Step.
+// run; the loop extends the slots' page tables for them now. While the sequences
+// are not cancelled, the engine refuses Step. Close of the engine ends the loop.
 func (e *Engine) NewLoop(seqs []*Sequence, k, steps int) (*Loop, error) {
+	if e.failed != nil {
+		return nil, e.failed
+	}
+	if steps < 1 || steps > e.cfg.MaxTokens {
+		return nil, fmt.Errorf("engine: a loop of %d steps; it must be 1..%d (max_tokens)", steps, e.cfg.MaxTokens)
+	}
 	if len(seqs) == 0 || k < 1 || k > e.cfg.MaxDraft {
 		return nil, fmt.Errorf("engine: a loop of %d sequences and k %d; it needs a sequence and k in 1..%d", len(seqs), k, e.cfg.MaxDraft)
 	}
@@ -71,8 +79,12 @@ func (e *Engine) NewLoop(seqs []*Sequence, k, steps int) (*Loop, error) {
 	if !ok {
 		return nil, fmt.Errorf("engine: drafter %s lives on the host; a loop needs one that can be recorded", entry.name)
 	}
-	for _, s := range seqs {
+	for i, s := range seqs {
 		switch {
+		case slices.Contains(seqs[:i], s) || s.looped:
+			return nil, fmt.Errorf("engine: request %s is in a loop already", s.req.ID)
+		case s.finish != "":
+			return nil, fmt.Errorf("engine: request %s has ended (%s)", s.req.ID, s.finish)
 		case s.drafter != entry:
 			return nil, errors.New("engine: the sequences of a loop share one drafter")
 		case s.slot < 0 || len(s.tokens) != s.length+1:
@@ -84,8 +96,15 @@ func (e *Engine) NewLoop(seqs []*Sequence, k, steps int) (*Loop, error) {
 			return nil, err
 		}
 	}
-	l := &Loop{q: e.q, seqs: seqs, k: k}
-	return l, l.capture(e, d)
+	l := &Loop{q: e.q, seqs: slices.Clone(seqs), k: k, most: steps}
+	if err := l.capture(e, d); err != nil {
+		return nil, err
+	}
+	for _, s := range l.seqs {
+		s.looped = true
+	}
+	e.looped += len(l.seqs)
+	return l, nil
 }
 
 // extend makes the scheduler give a slot pages up to a length, and records them.
@@ -108,7 +127,9 @@ func (l *Loop) capture(e *Engine, d LoopDrafter) error {
 	var err error
 	alloc := func(rows, cols int) (b kernels.Buf) {
 		if err == nil {
-			b, err = e.be.Alloc(kernels.Tables, kernels.I32, rows, cols)
+			if b, err = e.be.Alloc(kernels.Tables, kernels.I32, rows, cols); err == nil {
+				e.extra = append(e.extra, b)
+			}
 		}
 		return b
 	}
@@ -148,8 +169,17 @@ func (l *Loop) capture(e *Engine, d LoopDrafter) error {
 
 // Run replays the program n times, back to back, and calls each with what every
 // step decided, one step late: the device is never waited for before the next
-// step is under way.
+// step is under way. More steps than NewLoop was told, or a sequence that was
+// cancelled, is an error, and nothing is run.
 func (l *Loop) Run(n int, each func(step int, s []LoopStep)) error {
+	if l.steps+n > l.most {
+		return fmt.Errorf("engine: loop of %d steps asked for step %d", l.most, l.steps+n)
+	}
+	for _, s := range l.seqs {
+		if s.finish != "" {
+			return fmt.Errorf("engine: request %s has ended (%s); its loop can't go on", s.req.ID, s.finish)
+		}
+	}
 	for range n {
 		l.q.Run(l.program)
 		r := &l.host[l.steps%2]

@@ -45,6 +45,7 @@ type Sequence struct {
 	seqStep     int32
 	preemptions int32
 	cached      int32
+	looped      bool // a Loop has taken it over
 	finish      Finish
 	err         error
 }

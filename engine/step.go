@@ -37,12 +37,20 @@ type item struct {
 	planned int
 }
 
+// asks says whether drafter d is asked for the item's drafts.
+func (it *item) asks(d *drafterEntry) bool {
+	return it.seq.drafter == d && it.plan.Phase == sched.Decode && it.plan.K > 0
+}
+
 // Step runs one step and reports whether anything was left to do. An error is
 // the backend's or the recorder's and ends the engine; errors of single
 // sequences end those (Sequence.Err).
 func (e *Engine) Step() (bool, error) {
 	if e.failed != nil {
 		return false, e.failed
+	}
+	if e.looped > 0 {
+		return false, fmt.Errorf("engine: %d sequences run in a loop; cancel them before the next step", e.looped)
 	}
 	more, err := e.runStep()
 	if err != nil {
@@ -104,7 +112,7 @@ func (e *Engine) prepare(plan *sched.Plan) error {
 	for _, id := range plan.Preempted {
 		seq := e.seqs[id]
 		seq.preemptions++
-		seq.length = 0
+		seq.length, seq.cached = 0, 0
 		seq.slot = -1
 		if seq.drafter != nil {
 			seq.drafter.Release(seq)
@@ -170,7 +178,7 @@ func (e *Engine) propose() {
 	for _, d := range e.drafters {
 		d.asks, d.ns = d.asks[:0], 0
 		for i := range e.w.items {
-			if it := &e.w.items[i]; it.seq.drafter == d && it.plan.Phase == sched.Decode && it.plan.K > 0 {
+			if it := &e.w.items[i]; it.asks(d) {
 				d.asks = append(d.asks, &e.w.asks[i])
 			}
 		}
@@ -181,8 +189,8 @@ func (e *Engine) propose() {
 		err := d.Propose(e.q, d.asks)
 		d.ns = e.cfg.Now() - from
 		for i := range e.w.items {
-			if it := &e.w.items[i]; err != nil && it.seq.drafter == d {
-				it.err = err
+			if it := &e.w.items[i]; err != nil && it.asks(d) {
+				it.err = fmt.Errorf("request %s: drafter %s: %w", it.seq.req.ID, d.name, err)
 			}
 		}
 	}
