@@ -29,7 +29,8 @@ func (e *Engine) judge(it *item, logits kernels.Buf) {
 		it.kept = int(it.verdict.Accepted.Length())
 	}
 	it.next = it.verdict.Next
-	it.emit = append(append(it.emit, it.draft.Tokens[:it.verdict.Accepted]...), it.next)
+	it.emit = append(make([]int32, 0, it.verdict.Accepted.Length()), it.draft.Tokens[:it.verdict.Accepted]...)
+	it.emit = append(it.emit, it.next)
 	it.emit, it.finish = it.seq.cut(it.emit, e.cfg.MaxTokens)
 }
 
@@ -251,6 +252,9 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 	}
 	if d := it.seq.drafter; d != nil {
 		rec.Drafter, rec.DraftNs = d.Drafter.Name(), d.ns
+	}
+	if it.logits > 0 {
+		rec.Gaps, rec.Hashes = make([]float32, 0, it.logits), make([]uint64, 0, it.logits)
 	}
 	for r := it.logit; r < it.logit+it.logits; r++ {
 		top1 := math.Float32frombits(uint32(e.stat(r, kernels.StatLogit1)))

@@ -224,7 +224,8 @@ func (e *Engine) layout() kernels.Batch {
 		start := it.plan.Start
 		it.logit = len(e.t.logit)
 		if it.plan.Phase == sched.Decode {
-			it.tokens = append(append(it.tokens[:0], it.seq.tokens[start]), it.draft.Tokens...)
+			it.tokens = append(make([]int32, 0, 1+len(it.draft.Tokens)), it.seq.tokens[start])
+			it.tokens = append(it.tokens, it.draft.Tokens...)
 			it.logits = len(it.tokens)
 		} else {
 			it.tokens = it.seq.tokens[start : start+it.plan.Rows]
