@@ -30,7 +30,8 @@ type TokensAudit struct {
 	Run         string                  `json:"run"`
 	Requests    int                     `json:"requests"`
 	Tokens      int                     `json:"tokens"`
-	Skipped     int                     `json:"skipped"` // requests whose rule promises no equality
+	Skipped     int                     `json:"skipped"`    // requests whose rule promises no equality
+	Unfinished  int                     `json:"unfinished"` // requests that the end of the run cut short; compared as far as they go
 	Divergences []acceptance.Divergence `json:"divergences"`
 }
 
@@ -71,7 +72,20 @@ func AuditTokens(ctx context.Context, dir string, progress func(string)) (*Token
 		}
 		rules[rec.Request] = rec.Rule
 	}
-	return res, s.compareAll(ctx, &got, rules, res, progress)
+	return res, s.compareAll(ctx, &got, rules, cutShort(dir), res, progress)
+}
+
+// cutShort reports whether a run did not come to its end: it was interrupted or
+// killed, and its last requests may be incomplete.
+func cutShort(dir string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		return true
+	}
+	var sum struct {
+		Interrupted bool `json:"interrupted"`
+	}
+	return json.Unmarshal(text, &sum) != nil || sum.Interrupted
 }
 
 // comparable says why bits of two machines can't be compared, or "".
@@ -105,7 +119,7 @@ func readPrompts(name string) ([]Prompt, error) {
 	return out, nil
 }
 
-func (s *session) compareAll(ctx context.Context, got *acceptance.Collector, rules map[string]string, res *TokensAudit, progress func(string)) error {
+func (s *session) compareAll(ctx context.Context, got *acceptance.Collector, rules map[string]string, cut bool, res *TokensAudit, progress func(string)) error {
 	plain := map[string]map[string]*acceptance.Trace{} // by rule, by prompt
 	for _, id := range got.Order {
 		rule, err := verify.New(rules[id])
@@ -129,6 +143,10 @@ func (s *session) compareAll(ctx context.Context, got *acceptance.Collector, rul
 		}
 		res.Requests++
 		res.Tokens += len(got.Traces[id].Tokens)
+		if n := len(got.Traces[id].Tokens); cut && n < len(ref.Tokens) {
+			res.Unfinished++
+			ref = &acceptance.Trace{Tokens: ref.Tokens[:n], Hashes: ref.Hashes[:n]}
+		}
 		if d := acceptance.Compare(id, got.Traces[id], ref); d != nil {
 			res.Divergences = append(res.Divergences, *d)
 		}

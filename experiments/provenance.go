@@ -1,10 +1,15 @@
 package experiments
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
+
+	"github.com/goccy/go-yaml"
 )
 
 // provenance collects what is needed to say later what a run was.
@@ -13,6 +18,8 @@ func provenance(s *session, version string) map[string]string {
 	host, _ := os.Hostname()
 	return map[string]string{
 		"version":    version,
+		"revision":   revision(),
+		"config":     configHash(s.cfg),
 		"go":         runtime.Version(),
 		"platform":   runtime.GOOS + "/" + runtime.GOARCH,
 		"host":       host,
@@ -26,4 +33,31 @@ func provenance(s *session, version string) map[string]string {
 		"model_hash": s.entry.Hash,
 		"started":    time.Now().UTC().Format(time.RFC3339),
 	}
+}
+
+// revision is the source revision that the binary was built from, with a plus
+// where the tree had changes, or "unknown" where the build did not record it.
+func revision() string {
+	rev, changed := "unknown", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				rev = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = "+"
+			}
+		}
+	}
+	return rev + changed
+}
+
+// configHash is the SHA-256 of the configuration as config.yaml has it.
+func configHash(cfg Config) string {
+	text, err := yaml.Marshal(cfg)
+	if err != nil {
+		return "unknown"
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }

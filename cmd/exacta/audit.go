@@ -45,8 +45,8 @@ Exit code 0: all equal; 1: not, or not checkable here.`,
 
 func printAudit(cmd *cobra.Command, res *experiments.TokensAudit) error {
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "tokens: %s (run %s: %d requests, %d tokens and logits rows compared with plain decoding, %d requests skipped)\n",
-		res.Verdict, res.Run, res.Requests, res.Tokens, res.Skipped)
+	fmt.Fprintf(w, "tokens: %s (run %s: %d requests, %d tokens and logits rows compared with plain decoding, %d requests skipped, %d cut short by the end of the run)\n",
+		res.Verdict, res.Run, res.Requests, res.Tokens, res.Skipped, res.Unfinished)
 	if res.Why != "" {
 		fmt.Fprintln(w, "  "+res.Why)
 	}
