@@ -15,7 +15,7 @@
 //   - the same calls give the same drafts: a drafter has no clock and no
 //     generator of its own;
 //   - tokens and logits hashes of every request are those of plain decoding.
-//     The rules see to that whatever a drafter proposes, so a difference means
+//     The rule sees to that whatever a drafter proposes, so a difference means
 //     that the drafter touched memory that is not its own: another sequence's
 //     slot, the target's caches, the step's tables.
 //
