@@ -111,6 +111,7 @@ func (w *worker) attend(o *attendOp) bool {
 
 // attendCheck checks all spans and their pages.
 func (w *worker) attendCheck(o *attendOp) (rows, pairs int, ok bool) {
+	w.checkSpans()
 	for i := range o.b.spans {
 		s, ok := w.span("attend", &o.b, o.c, i)
 		if !ok {

@@ -87,6 +87,11 @@ func (b *Backend) Caches(spec kernels.CacheSpec) (kernels.Caches, error) {
 		return nil, err
 	}
 	b.caches = append(b.caches, c)
+	for _, w := range b.pool.workers {
+		if n := spec.Slots - len(w.seen); n > 0 {
+			w.seen = append(w.seen, make([]uint64, n)...)
+		}
+	}
 	return c, nil
 }
 

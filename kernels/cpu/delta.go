@@ -125,6 +125,7 @@ func (t *weight) perHead(s *kernels.DeltaSpec, aLog *weight) *headTaps {
 // delta runs this worker's (span, key head) pairs.
 func (w *worker) delta(o *deltaOp) {
 	rows := 0
+	w.checkSpans()
 	for i := range o.b.spans {
 		s, ok := w.span("delta", &o.b, o.c, i)
 		if !ok {

@@ -228,7 +228,7 @@ func TestAttendInvariance(t *testing.T) {
 		for _, gated := range []bool{false, true} {
 			t.Run(fmt.Sprint(s, gated), func(t *testing.T) {
 				t.Parallel()
-				invariance(t, 200, func(threads int, set string) *layerCase { return newAttnCase(t, threads, set, s, gated) })
+				invariance(t, 70+8000/s.dim/s.heads, func(threads int, set string) *layerCase { return newAttnCase(t, threads, set, s, gated) })
 			})
 		}
 	}

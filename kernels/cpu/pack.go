@@ -98,36 +98,46 @@ func (pk *packer) panel(p int) error {
 		if err != nil {
 			return err
 		}
-		for i := range r.n {
-			row := raw[i*k*size : (i+1)*k*size]
-			if part.DType != kernels.DTypeBF16 {
-				row = pk.round(row, part.DType)
+		if part.DType != kernels.DTypeBF16 {
+			for i := range r.n {
+				pk.round(raw[i*2*k:], raw[i*k*size:(i+1)*k*size], part.DType)
 			}
-			packRow(dst, row, r.lane+i)
 		}
+		packRows(dst, raw, r.n, 2*k, r.lane)
 	}
 	return nil
 }
 
-// round converts a row to BF16, little-endian.
-func (pk *packer) round(row []byte, d kernels.DType) []byte {
+// round converts a row to BF16, little-endian, at dst, which may be where the
+// row is or before.
+func (pk *packer) round(dst, row []byte, d kernels.DType) {
 	k := pk.w.cols
 	if pk.wide == nil {
 		pk.wide, pk.half = make([]float32, k), make([]uint16, k)
 	}
 	widen(pk.wide, row, d)
 	pk.set.ToBF16(pk.half, pk.wide)
-	row = row[:2*k] // both kinds of element have at least two bytes
 	for i, h := range pk.half {
-		binary.LittleEndian.PutUint16(row[2*i:], h)
+		binary.LittleEndian.PutUint16(dst[2*i:], h)
 	}
-	return row
 }
 
-// packRow puts one row's pairs into its lane: stride 64 pairs.
-func packRow(dst []uint32, row []byte, lane int) {
-	for i := 0; i+4 <= len(row); i += 4 {
-		dst[i/4*panelRows+lane] = binary.LittleEndian.Uint32(row[i:])
+// packRows puts the pairs of n rows of line bytes into their lanes, 16 pairs of
+// all rows at a time, so that what is written stays in the first-level cache.
+func packRows(dst []uint32, raw []byte, n, line, lane int) {
+	const block = 64
+	for from := 0; from < line; from += block {
+		to := min(from+block, line)
+		for i := range n {
+			row := raw[i*line+from : i*line+to]
+			out := dst[from/4*panelRows+lane+i:]
+			for len(row) >= 4 {
+				out[0] = binary.LittleEndian.Uint32(row)
+				if row = row[4:]; len(row) >= 4 {
+					out = out[panelRows:]
+				}
+			}
+		}
 	}
 }
 

@@ -85,6 +85,14 @@ func TestCommitRules(t *testing.T) {
 	require.ErrorContains(t, l.q.Err(), "commit: span 0 of 11 rows keeps 3; more than 10 rows are kept whole")
 }
 
+func TestSlotTwice(t *testing.T) {
+	for _, l := range []*layerCase{newDeltaCase(t, 1, "", 1, 1, 16, 16, 4), newAttnCase(t, 2, "", attnShape{1, 1, 16, 0, 0}, false)} {
+		b := l.lay(l.full, piece{1, 0, 2}, piece{1, 2, 2})
+		l.op(&b, l.out.Top(4), l.proj.Top(4))
+		require.ErrorContains(t, l.q.Err(), "span 1 is the second of slot 1 in its batch")
+	}
+}
+
 // A long span that is dropped leaves the committed window as it was.
 func TestDroppedPrefill(t *testing.T) {
 	l := newDeltaCase(t, 2, "", 2, 2, 16, 16, 4)

@@ -8,6 +8,9 @@ type span struct {
 // end returns the position after the span.
 func (s span) end() int { return s.start + s.n }
 
+// checkSpans begins the check of the spans of a batch.
+func (w *worker) checkSpans() { w.check++ }
+
 // span reads and checks entry i of a batch; ok is false, and the error
 // recorded, when it does not fit. An idle span has n = 0.
 func (w *worker) span(op string, b *tables, c *caches, i int) (s span, ok bool) {
@@ -23,7 +26,10 @@ func (w *worker) span(op string, b *tables, c *caches, i int) (s span, ok bool) 
 		w.fail("cpu: %s: span %d is of slot %d; there are %d", op, i, s.slot, c.spec.Slots)
 	case s.start < 0 || s.end() > c.spec.SlotPages*page:
 		w.fail("cpu: %s: span %d covers positions %d to %d; a slot has %d", op, i, s.start, s.end()-1, c.spec.SlotPages*page)
+	case w.seen[s.slot] == w.check:
+		w.fail("cpu: %s: span %d is the second of slot %d in its batch", op, i, s.slot)
 	default:
+		w.seen[s.slot] = w.check
 		return s, w.chain(op, b, i, s)
 	}
 	return s, false

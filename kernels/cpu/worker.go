@@ -21,6 +21,8 @@ type worker struct {
 	taken  int
 	shared []byte // scratch that all workers see
 	work   kernels.Counters
+	seen   []uint64           // per slot: the last check of spans that met it
+	check  uint64             // number of the current one
 	in     [convTaps][]uint16 // inputs of a convolution: whole rows
 	cut    [convTaps][]uint16 // and their channels of one head
 
