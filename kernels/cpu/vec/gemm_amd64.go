@@ -9,63 +9,72 @@ import (
 // Rows of a tile of the AVX-512 kernels by vectors: 28 accumulators.
 const rows4, rows2 = 7, 14
 
-// blockPairs is how many pairs of k the halves of a panel take in turn when more
-// than rows4 rows want a whole panel: 64 KiB of weights, which stay in the second
-// level cache between the two, so that memory is read forward.
+// blockPairs is how many pairs of k the parts of a panel take in turn: 64 KiB of
+// weights, which stay in the second level cache from the first part to the last,
+// so that memory is read forward.
 const blockPairs = 256
 
 // streamAhead is how far ahead of its loads a kernel that reads whole panels
-// prefetches, in bytes.
+// prefetches, in bytes. One or two rows of VDPBF16PS run so fast ahead of memory
+// that half of it is better.
 const streamAhead = 2048
 
 // kernelTable has the AVX-512 kernels of one kind by vectors and rows.
 type kernelTable [5][15]gemmKernel
 
-// gemm runs the kernels of t over m rows. Rows do not influence each other and
-// accumulators pass through memory unchanged, so the cuts are free.
-func (t *kernelTable) gemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
-	tile := rows2
-	if vecs == 4 && m <= rows4 {
-		tile = rows4
-	}
-	for ; m > 0; m -= tile {
-		n := min(m, tile)
-		if vecs == 4 && n > rows4 {
-			t.halves(out, outStride, panel, x, xStride, n, k2, load)
-		} else {
-			t[vecs][n](out, outStride, panel, x, xStride, k2, streamAhead, load)
-		}
-		out = (*float32)(unsafe.Add(unsafe.Pointer(out), 4*n*outStride))
-		x = (*uint16)(unsafe.Add(unsafe.Pointer(x), 2*n*xStride))
+// gemm runs the kernels of t over m rows.
+func (t *kernelTable) gemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2, ahead int, load bool) {
+	switch {
+	case m < 1:
+	case vecs == 4 && m <= rows4:
+		t[4][m](out, outStride, panel, x, xStride, k2, ahead, load)
+	default:
+		parts(t[2][:rows2+1], 2, vecs, out, outStride, panel, x, xStride, m, k2, load)
 	}
 }
 
-// halves computes 8 to 14 rows of a whole panel, one half after the other in
-// blocks of k. Each half of a block prefetches half of the next block, so that
-// memory is asked for in order and all the time.
-func (t *kernelTable) halves(out *float32, outStride int, panel, x *uint16, xStride, m, k2 int, load bool) {
-	f := t[2][m]
+// parts computes m rows with kernels of width vectors, in blocks of k: all rows,
+// at most len(kernels)-1 at a time, of part after part of the vecs vectors. Rows
+// do not influence each other and accumulators pass through memory unchanged, so
+// the cuts are free. Each part of a block prefetches its share of the next block,
+// so that memory is asked for in order and all the time.
+func parts(kernels []gemmKernel, width, vecs int, out *float32, outStride int, panel, x *uint16, xStride, m, k2 int, load bool) {
+	most := len(kernels) - 1
+	tiles := (m + most - 1) / most
 	for {
 		n := min(k2, blockPairs)
-		f(out, outStride, panel, x, xStride, n, 256*n, load)
-		f((*float32)(unsafe.Add(unsafe.Pointer(out), 128)), outStride, (*uint16)(unsafe.Add(unsafe.Pointer(panel), 128)), x, xStride, n, 384*n-128, load)
+		for i := range tiles {
+			r, rows := m*i/tiles, m*(i+1)/tiles-m*i/tiles
+			for v := 0; v < vecs; v += width {
+				kernels[rows](advance(out, r*outStride+16*v), outStride, advance(panel, 32*v),
+					advance(x, r*xStride), xStride, n, 256*n+64*v*(n-1), load)
+			}
+		}
 		if k2 -= n; k2 <= 0 {
 			return
 		}
 		load = true
-		panel = (*uint16)(unsafe.Add(unsafe.Pointer(panel), n*4*PanelRows))
-		x = (*uint16)(unsafe.Add(unsafe.Pointer(x), 4*n))
+		panel, x = advance(panel, n*2*PanelRows), advance(x, 2*n)
 	}
+}
+
+// advance returns p moved by n elements.
+func advance[T float32 | uint16](p *T, n int) *T {
+	return (*T)(unsafe.Add(unsafe.Pointer(p), uintptr(n)*unsafe.Sizeof(*p)))
 }
 
 // fmaGemm is Gemm by AVX-512 FMA.
 func fmaGemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
-	gemmFMA.gemm(out, outStride, panel, vecs, x, xStride, m, k2, load)
+	gemmFMA.gemm(out, outStride, panel, vecs, x, xStride, m, k2, streamAhead, load)
 }
 
 // dotGemm is Gemm by VDPBF16PS.
 func dotGemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
-	gemmDot.gemm(out, outStride, panel, vecs, x, xStride, m, k2, load)
+	ahead := streamAhead
+	if m <= 2 {
+		ahead /= 2
+	}
+	gemmDot.gemm(out, outStride, panel, vecs, x, xStride, m, k2, ahead, load)
 }
 
 // dotIsSlow reports whether VDPBF16PS does fewer multiply-adds a second than FMA
@@ -89,21 +98,14 @@ var dotIsSlow = sync.OnceValue(func() bool {
 // avx2Gemm is Gemm by AVX2 and FMA. One row takes the whole width, two and three
 // rows two vectors at a time, more rows one vector.
 func avx2Gemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
-	width, tile := 1, 6
 	switch {
-	case m == 1:
-		width = vecs
+	case m < 1:
+	case m == 1 && vecs == 4:
+		gemmAVX2[4][1](out, outStride, panel, x, xStride, k2, streamAhead, load)
 	case m <= 3:
-		width, tile = 2, 3
-	}
-	for ; m > 0; m -= tile {
-		n := min(m, tile)
-		for v := 0; v < vecs; v += width {
-			gemmAVX2[width][n]((*float32)(unsafe.Add(unsafe.Pointer(out), 64*v)), outStride,
-				(*uint16)(unsafe.Add(unsafe.Pointer(panel), 64*v)), x, xStride, k2, streamAhead, load)
-		}
-		out = (*float32)(unsafe.Add(unsafe.Pointer(out), 4*n*outStride))
-		x = (*uint16)(unsafe.Add(unsafe.Pointer(x), 2*n*xStride))
+		parts(gemmAVX2[2][:4], 2, vecs, out, outStride, panel, x, xStride, m, k2, load)
+	default:
+		parts(gemmAVX2[1][:7], 1, vecs, out, outStride, panel, x, xStride, m, k2, load)
 	}
 }
 

@@ -8,6 +8,6 @@ func hiddenSets() []*Set {
 		return nil
 	}
 	s := avx512Set("vdpbf16ps")
-	s.Gemm = dotGemm
+	s.Gemm, s.Peak = dotGemm, dotPeak
 	return []*Set{s}
 }

@@ -111,12 +111,17 @@ func (a *asm) pairLoop(unroll int, body func(u int), advance func(pairs int)) {
 	a.at(end)
 }
 
-// prefetch asks for the lines that a later pair u will need: into the first level
-// if the kernel streams whole panels, else into the second.
+// prefetch asks for what a later pair will need. A kernel that streams whole
+// panels asks for it at R13, some 2 KiB ahead, in the first level cache. One that
+// walks a part of a panel asks for its own lines there, and brings an equal share
+// of the next block at R13 to the second level.
 func (a *asm) prefetch(s gemmShape, u int) {
 	hint := "PREFETCHT0"
 	if s.vecs < 4 {
 		hint = "PREFETCHT1"
+		for v := range s.vecs {
+			a.f("PREFETCHT0 %d(SI)", 4096+256*u+64*v)
+		}
 	}
 	for v := range s.vecs {
 		a.f("%s %d(R13)", hint, 64*(s.vecs*u+v))
