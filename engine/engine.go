@@ -30,6 +30,8 @@ type Engine struct {
 	statsHost []int32
 	logits    []float32 // rows read for rules that need them
 
+	workspace *sample.Workspace // of all samplers: they work one at a time
+
 	seqs   map[int64]*Sequence
 	nextID int64
 	step   int64
@@ -78,7 +80,7 @@ func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier,
 		start := time.Now()
 		cfg.Now = func() int64 { return int64(time.Since(start)) }
 	}
-	e := &Engine{cfg: cfg, m: m, be: m.Backend(), q: m.Backend().Queue(), rule: rule, recorder: recorder, listener: l, seqs: map[int64]*Sequence{}}
+	e := &Engine{cfg: cfg, m: m, be: m.Backend(), q: m.Backend().Queue(), rule: rule, recorder: recorder, listener: l, workspace: sample.NewWorkspace(), seqs: map[int64]*Sequence{}}
 	for name, d := range drafters {
 		if d == nil {
 			return nil, fmt.Errorf("engine: drafter %q is nil; a request without a drafter decodes plainly", name)
@@ -223,6 +225,7 @@ func (e *Engine) sequence(req Request) (*Sequence, error) {
 		seq.drafter = e.drafters[i]
 	}
 	seq.sampler = sample.New(req.Params, req.Prompt)
+	seq.sampler.Use(e.workspace)
 	return seq, nil
 }
 
