@@ -4,16 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine/sample"
-	"exacta.dev/exacta/kernels"
-	"exacta.dev/exacta/verify"
 )
 
 // Config is an experiment. Field comments are its reference; every field has a
@@ -129,12 +127,18 @@ func LoadConfig(path string) (Config, error) {
 // value out of range is an error that names the file, the line and the key.
 func ParseConfig(name string, text []byte) (Config, error) {
 	c := Default()
+	if err := checkSize(name, text); err != nil {
+		return c, err
+	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return c, yamlError(name, text, err)
 	}
 	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
 		return c, fmt.Errorf("%s: %d YAML documents; it must hold one experiment", name, filled(file))
+	}
+	if m := mistyped(file.Docs[0].Body, reflect.TypeOf(c)); m != nil {
+		return c, placed(name, m.line, m.key, m.what)
 	}
 	if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
 		return c, yamlError(name, text, err)
@@ -177,105 +181,4 @@ func lineOf(file *ast.File, key string) string {
 		key = key[:i]
 	}
 	return ""
-}
-
-// KeyError is a value out of range.
-type KeyError struct {
-	Key  string // as a path: strategies[1].k
-	Want string
-}
-
-// Error implements error.
-func (e *KeyError) Error() string { return e.Key + ": " + e.Want }
-
-func bad(key, format string, args ...any) error {
-	return &KeyError{Key: key, Want: fmt.Sprintf(format, args...)}
-}
-
-// Validate checks ranges and names. Errors are KeyErrors.
-func (c *Config) Validate() error {
-	switch {
-	case c.Name == "" || strings.ContainsAny(c.Name, "/\\ \t\n"):
-		return bad("name", "%q is not a name for a directory", c.Name)
-	case c.Model == "":
-		return bad("model", "is empty; give embedded, a directory or random:SHAPE")
-	case c.Threads < 0 || c.Threads > 1024:
-		return bad("threads", "%d is out of range 0..1024", c.Threads)
-	case c.Context < 0:
-		return bad("context", "%d is negative", c.Context)
-	case c.MaxNew < 1 || c.MaxNew > 1<<20:
-		return bad("max_new", "%d is out of range 1..%d", c.MaxNew, 1<<20)
-	case c.Repeats < 1 || c.Repeats > 1000:
-		return bad("repeats", "%d is out of range 1..1000", c.Repeats)
-	case c.Prompts.Limit < 0:
-		return bad("prompts.limit", "%d is negative", c.Prompts.Limit)
-	case c.Prompts.MaxTokens < 0:
-		return bad("prompts.max_tokens", "%d is negative", c.Prompts.MaxTokens)
-	case len(c.Strategies) == 0:
-		return bad("strategies", "is empty; name at least one drafter")
-	case len(c.Concurrency) == 0:
-		return bad("concurrency", "is empty")
-	}
-	if err := c.Sampling.Params(0).Validate(); err != nil {
-		return bad("sampling", "%v", err)
-	}
-	for i, n := range c.Concurrency {
-		if n < 1 || n > 4096 {
-			return bad(fmt.Sprintf("concurrency[%d]", i), "%d is out of range 1..4096", n)
-		}
-	}
-	if _, err := verify.New(c.Rule); err != nil {
-		return bad("rule", "%v", err)
-	}
-	for i, s := range c.Strategies {
-		if err := s.validate(fmt.Sprintf("strategies[%d]", i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s Strategy) validate(key string) error {
-	if s.Rule != "" {
-		if _, err := verify.New(s.Rule); err != nil {
-			return bad(key+".rule", "%v", err)
-		}
-	}
-	if _, err := draft.New(s.Drafter); err != nil {
-		return bad(key+".drafter", "%v", err)
-	}
-	if _, err := s.New(); err != nil {
-		return bad(key+".config", "%v", err)
-	}
-	if s.Drafter != "none" && len(s.K) == 0 {
-		return bad(key+".k", "is empty; drafter %s needs draft lengths, such as [2, 4]", s.Drafter)
-	}
-	for i, k := range s.K {
-		if k < 0 || k >= kernels.WindowTokens {
-			return bad(fmt.Sprintf("%s.k[%d]", key, i), "%d is out of range 0..%d", k, kernels.WindowTokens-1)
-		}
-	}
-	return nil
-}
-
-// New makes the strategy with its settings decoded strictly.
-func (s Strategy) New() (draft.Strategy, error) {
-	d, err := draft.New(s.Drafter)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.Config) > 0 {
-		text, err := yaml.Marshal(s.Config)
-		if err != nil {
-			return nil, err
-		}
-		if err := yaml.UnmarshalWithOptions(text, d, yaml.Strict()); err != nil {
-			_, key, what := describe(text, err)
-			return nil, fmt.Errorf("%s of drafter %s: %s", key, s.Drafter, what)
-		}
-	}
-	if err := d.Validate(); err != nil {
-		return nil, fmt.Errorf("drafter %s: %w", s.Drafter, err)
-	}
-	return d, nil
 }

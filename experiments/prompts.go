@@ -82,6 +82,7 @@ func promptTexts(p Prompts, e *registry.Entry) ([]registry.Prompt, error) {
 // parsePrompts reads a JSONL file of prompts.
 func parsePrompts(name string, text []byte) ([]registry.Prompt, error) {
 	var out []registry.Prompt
+	seen := map[string]int{} // line by id
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
@@ -111,6 +112,10 @@ func parsePrompts(name string, text []byte) ([]registry.Prompt, error) {
 		if q.ID == "" {
 			q.ID = fmt.Sprintf("line-%d", i+1)
 		}
+		if at := seen[q.ID]; at > 0 {
+			return nil, fmt.Errorf("%s:%d: id %q is that of line %d; each prompt needs its own", name, i+1, q.ID, at)
+		}
+		seen[q.ID] = i + 1
 		if q.Class == "" {
 			q.Class = l.Category
 		}

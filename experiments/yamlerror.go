@@ -15,6 +15,11 @@ import (
 // source, into one line: place, key, what is wrong.
 func yamlError(name string, text []byte, err error) error {
 	line, key, what := describe(text, err)
+	return placed(name, line, key, what)
+}
+
+// placed is an error at a line, unless that is 0, and a key, unless that is "".
+func placed(name string, line int, key, what string) error {
 	if line > 0 {
 		name = fmt.Sprintf("%s:%d", name, line)
 	}

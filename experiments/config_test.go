@@ -1,0 +1,183 @@
+package experiments
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+
+	"exacta.dev/exacta/draft"
+)
+
+// Every experiment that comes with the project can be read.
+func TestExperimentsParse(t *testing.T) {
+	files, err := filepath.Glob("*.yaml")
+	require.NoError(t, err)
+	require.Contains(t, files, "quickstart.yaml")
+	for _, f := range files {
+		c, err := LoadConfig(f)
+		require.NoError(t, err)
+		require.NotEmpty(t, c.points(), f)
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(text), "# "), "%s does not say what it is", f)
+	}
+	q, err := Quickstart()
+	require.NoError(t, err)
+	require.Equal(t, "quickstart", q.Name)
+}
+
+// Strict YAML: the error is one line that names the file, the line and the key.
+func TestConfigRefuses(t *testing.T) {
+	const rest = "\nstrategies:\n- drafter: ngram\n  k: [2]\n"
+	settings := func(s string) string {
+		return "strategies:\n- drafter: ngram\n  k: [2]\n  config:\n    max_match: 3\n    " + s
+	}
+	for text, want := range map[string]string{
+		// Not an experiment.
+		"":                        "x.yaml: 0 YAML documents; it must hold one experiment",
+		"# nothing":               "x.yaml: 0 YAML documents; it must hold one experiment",
+		"name: a\n---\nname: b":   "x.yaml: 2 YAML documents; it must hold one experiment",
+		"- a":                     "x.yaml:1: want a mapping, not a list",
+		"hello":                   "x.yaml:1: want a mapping, not hello",
+		"name: a\nstrategies: [":  "x.yaml:2: sequence end token ']' not found",
+		"name: a\n\tmax_new: 3":   "x.yaml:2: ",
+		strings.Repeat("[", 5000): "x.yaml:1: nested more than 32 deep",
+		"name:\n" + strings.Repeat("- ", 33) + "a":        "x.yaml:2: nested more than 32 deep",
+		"a:\n" + strings.Repeat(" ? - ", 17) + "a":        "x.yaml:2: nested more than 32 deep",
+		"# " + strings.Repeat("long ", 1<<14):             "x.yaml: 81922 bytes; a configuration has at most 65536",
+		"name: a\nname: b" + rest:                         `x.yaml:2: mapping key "name" already defined`,
+		"concurrency: &a [*a]" + rest:                     "x.yaml:1: concurrency: anchors, aliases and tags are not taken here",
+		"sampling: {seed: &a 1, top_k: *a}" + rest:        "x.yaml:1: sampling.seed: anchors",
+		"max_new: !!int 3" + rest:                         "x.yaml:1: max_new: anchors",
+		"name: a\nstrategies: [{drafter: ngram, k: [*a]}": "x.yaml:2: ",
+
+		// Unknown keys.
+		"nmae: a" + rest:                                               "x.yaml:1: nmae: unknown key",
+		"prompts:\n  limits: 3" + rest:                                 "x.yaml:2: prompts.limits: unknown key",
+		"name: a" + rest + "  knob: 3":                                 "x.yaml:5: strategies[0].knob: unknown key",
+		"sampling: {temprature: 1}" + rest:                             "x.yaml:1: sampling.temprature: unknown key",
+		"engine: {prefixcache: true}" + rest:                           "x.yaml:1: engine.prefixcache: unknown key",
+		settings("mi_match: 1"):                                        "x.yaml:6: strategies[0].config.mi_match: unknown key",
+		"strategies: [{drafter: mtp, k: [1], config: {min_match: 1}}]": "x.yaml:1: strategies[0].config.min_match: unknown key",
+
+		// Wrong types.
+		"max_new: many" + rest:                              "x.yaml:1: max_new: want a whole number, not many",
+		"name: a\nmax_new: 1.5" + rest:                      "x.yaml:2: max_new: want a whole number, not 1.5",
+		"max_new: '4'" + rest:                               "x.yaml:1: max_new: want a whole number, not '4'",
+		"max_new:" + rest:                                   "x.yaml:1: max_new: want a whole number, not nothing",
+		"max_new: [4]" + rest:                               "x.yaml:1: max_new: want a whole number, not a list",
+		"max_new: 99999999999999999999" + rest:              "x.yaml:1: max_new: ",
+		"name: 12" + rest:                                   "x.yaml:1: name: want text, not 12",
+		"name: {a: b}" + rest:                               "x.yaml:1: name: want text, not a mapping",
+		"ignore_eos: 1" + rest:                              "x.yaml:1: ignore_eos: want true or false, not 1",
+		"ignore_eos: yes" + rest:                            "x.yaml:1: ignore_eos: want true or false, not yes",
+		"sampling: {top_p: '1'}" + rest:                     "x.yaml:1: sampling.top_p: want a number, not '1'",
+		"sampling: {seed: -1}" + rest:                       "x.yaml:1: sampling.seed: ",
+		"sampling: 3" + rest:                                "x.yaml:1: sampling: want a mapping, not 3",
+		"concurrency: 4" + rest:                             "x.yaml:1: concurrency: want a list, not 4",
+		"concurrency: [1, a]" + rest:                        "x.yaml:1: concurrency[1]: want a whole number, not a",
+		"strategies: ngram":                                 "x.yaml:1: strategies: want a list, not ngram",
+		"name: a\nstrategies:\n- drafter: ngram\n  k: 2":    "x.yaml:4: strategies[0].k: want a list, not 2",
+		settings("min_match: x"):                            "x.yaml:6: strategies[0].config.min_match: want a whole number, not x",
+		settings("min_match: 1.5"):                          "x.yaml:6: strategies[0].config.min_match: want a whole number, not 1.5",
+		"strategies: [{drafter: ngram, k: [1], config: 3}]": "x.yaml:1: strategies[0].config: want a mapping, not 3",
+
+		// Out of range.
+		"name: a/b" + rest:                                    `x.yaml:1: name: "a/b" is not a name for a directory`,
+		"model: ''" + rest:                                    "x.yaml:1: model: is empty",
+		"backend: abacus" + rest:                              `x.yaml:1: backend: "abacus" is not known; use one of [cpu ref cuda]`,
+		"threads: -1" + rest:                                  "x.yaml:1: threads: -1 is out of range 0..1024",
+		"context: -1" + rest:                                  "x.yaml:1: context: -1 is out of range",
+		"max_new: 0" + rest:                                   "x.yaml:1: max_new: 0 is out of range 1..1048576",
+		"repeats: 0" + rest:                                   "x.yaml:1: repeats: 0 is out of range 1..1000",
+		"prompts:\n  limit: -1" + rest:                        "x.yaml:2: prompts.limit: -1 is out of range",
+		"prompts:\n  max_tokens: 9999999" + rest:              "x.yaml:2: prompts.max_tokens: 9999999 is out of range",
+		"engine:\n  pages: -1" + rest:                         "x.yaml:2: engine.pages: -1 is out of range",
+		"engine:\n  batch_tokens: -1" + rest:                  "x.yaml:2: engine.batch_tokens: -1 is out of range",
+		"engine:\n  chunk: -1" + rest:                         "x.yaml:2: engine.chunk: -1 is out of range",
+		"sampling: {temperature: .nan}" + rest:                "x.yaml:1: sampling: temperature NaN is out of range",
+		"sampling: {top_p: 2}" + rest:                         "x.yaml:1: sampling: top_p 2",
+		"sampling: {temperature: 1}" + rest:                   "x.yaml: rule: rule greedy serves temperature 0, not 1",
+		"rule: hope" + rest:                                   `x.yaml:1: rule: unknown rule "hope"; known rules: coupled, greedy, rejection`,
+		"concurrency: []" + rest:                              "x.yaml:1: concurrency: is empty",
+		"concurrency: [1, 0]" + rest:                          "x.yaml:1: concurrency[1]: 0 is out of range 1..4096",
+		"concurrency: [2, 2]" + rest:                          "x.yaml:1: concurrency[1]: 2 is there twice",
+		"name: a":                                             "x.yaml: strategies: is empty",
+		"strategies: []":                                      "x.yaml:1: strategies: is empty",
+		"strategies: [null]":                                  `x.yaml:1: strategies[0].drafter: unknown drafter ""`,
+		"strategies:\n- drafter: psychic\n  k: [1]":           `x.yaml:2: strategies[0].drafter: unknown drafter "psychic"; known drafters: mtp, ngram, none`,
+		"strategies:\n- drafter: mtp":                         "x.yaml:2: strategies[0].k: is empty",
+		"strategies:\n- {drafter: mtp, k: [1, 64]}":           "x.yaml:2: strategies[0].k[1]: 64 is out of range 0..63",
+		"strategies:\n- {drafter: mtp, k: [1, 1]}":            "x.yaml:2: strategies[0].k[1]: 1 is there twice",
+		"strategies:\n- drafter: mtp\n  k: [1]\n  rule: hope": `x.yaml:4: strategies[0].rule: unknown rule "hope"`,
+		"rule: coupled\nsampling: {temperature: 1}\nstrategies:\n- drafter: mtp\n  k: [1]\n  rule: greedy": "x.yaml:6: strategies[0].rule: rule greedy serves temperature 0",
+		settings("min_match: 0"): "x.yaml:5: strategies[0].config: drafter ngram: min_match 0 and max_match 3; want",
+	} {
+		_, err := ParseConfig("x.yaml", []byte(text))
+		require.ErrorContains(t, err, want, "%.200q", text)
+		require.True(t, strings.HasPrefix(err.Error(), want), "%v", err)
+		require.NotContains(t, err.Error(), "\n", "%.200q", text)
+	}
+	_, err := LoadConfig("/no/such.yaml")
+	require.ErrorContains(t, err, "/no/such.yaml")
+}
+
+func TestConfigTakes(t *testing.T) {
+	c, err := ParseConfig("x.yaml", []byte(`
+name: a
+model: random:toy
+ignore_eos: true
+sampling: {temperature: 1, top_p: 0.9, seed: 18446744073709551615}
+rule: coupled
+prompts:
+concurrency: [1, 4]
+strategies:
+- {drafter: none}
+- {drafter: none, rule: rejection}
+- {drafter: ngram, k: [0, 63], config: {min_match: 1}}
+`))
+	require.NoError(t, err)
+	require.True(t, c.IgnoreEOS)
+	require.Equal(t, Sampling{Temperature: 1, TopP: 0.9, RepetitionPenalty: 1, Seed: 1<<64 - 1}, c.Sampling)
+	require.Equal(t, Default().MaxNew, c.MaxNew)
+	var names []string
+	for _, p := range c.points() {
+		names = append(names, p.String())
+	}
+	require.Equal(t, []string{
+		"plain.coupled.c1", "1-none.k0.rejection.c1", "2-ngram.k0.coupled.c1", "2-ngram.k63.coupled.c1",
+		"plain.coupled.c4", "1-none.k0.rejection.c4", "2-ngram.k0.coupled.c4", "2-ngram.k63.coupled.c4",
+	}, names)
+	d, err := c.Strategies[2].New()
+	require.NoError(t, err)
+	require.Equal(t, &draft.NGram{MinMatch: 1, MaxMatch: 4}, d)
+}
+
+// Whatever the text is, ParseConfig takes it or says on one line what is wrong.
+func FuzzParseConfig(f *testing.F) {
+	f.Add(quickstart)
+	f.Add([]byte("strategies:\n- drafter: ngram\n  k: [2]\n  config: {min_match: 1}\n"))
+	f.Add([]byte("strategies: [{drafter: none, rule: coupled}]\nsampling: {temperature: .5, seed: 0x1f}\n"))
+	f.Add([]byte("a: &a [*a]\n<<: *a\n"))
+	f.Add([]byte("? - ? {a: [}\n--- !!map\n%YAML 1.2\n|-\n >+"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := ParseConfig("x.yaml", text)
+		if err != nil {
+			require.True(t, strings.HasPrefix(err.Error(), "x.yaml:"), err)
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		require.NoError(t, c.Validate())
+		require.NotEmpty(t, c.points())
+		// What a run directory keeps is the same configuration.
+		again, err := yaml.Marshal(c)
+		require.NoError(t, err)
+		back, err := ParseConfig("config.yaml", again)
+		require.NoError(t, err, "%s", again)
+		require.Equal(t, c.points(), back.points())
+	})
+}

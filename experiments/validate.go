@@ -1,0 +1,172 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+
+	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine/sample"
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/verify"
+)
+
+// KeyError is a value out of range.
+type KeyError struct {
+	Key  string // as a path: strategies[1].k
+	Want string
+}
+
+// Error implements error.
+func (e *KeyError) Error() string { return e.Key + ": " + e.Want }
+
+func bad(key, format string, args ...any) error {
+	return &KeyError{Key: key, Want: fmt.Sprintf(format, args...)}
+}
+
+// Validate checks ranges and names. Errors are KeyErrors.
+func (c *Config) Validate() error {
+	switch {
+	case c.Name == "" || strings.ContainsAny(c.Name, "/\\ \t\n"):
+		return bad("name", "%q is not a name for a directory", c.Name)
+	case c.Model == "":
+		return bad("model", "is empty; give embedded, a directory or random:SHAPE")
+	case !slices.Contains(Backends, c.Backend):
+		return bad("backend", "%q is not known; use one of %v", c.Backend, Backends)
+	case c.Threads < 0 || c.Threads > 1024:
+		return bad("threads", "%d is out of range 0..1024", c.Threads)
+	case c.Context < 0 || c.Context > 1<<24:
+		return bad("context", "%d is out of range 0..%d", c.Context, 1<<24)
+	case c.MaxNew < 1 || c.MaxNew > 1<<20:
+		return bad("max_new", "%d is out of range 1..%d", c.MaxNew, 1<<20)
+	case c.Repeats < 1 || c.Repeats > 1000:
+		return bad("repeats", "%d is out of range 1..1000", c.Repeats)
+	case c.Prompts.Limit < 0 || c.Prompts.Limit > 1<<20:
+		return bad("prompts.limit", "%d is out of range 0..%d", c.Prompts.Limit, 1<<20)
+	case c.Prompts.MaxTokens < 0 || c.Prompts.MaxTokens > 1<<20:
+		return bad("prompts.max_tokens", "%d is out of range 0..%d", c.Prompts.MaxTokens, 1<<20)
+	case c.Engine.Pages < 0 || c.Engine.Pages > 1<<24:
+		return bad("engine.pages", "%d is out of range 0..%d", c.Engine.Pages, 1<<24)
+	case c.Engine.BatchTokens < 0 || c.Engine.BatchTokens > 1<<20:
+		return bad("engine.batch_tokens", "%d is out of range 0..%d", c.Engine.BatchTokens, 1<<20)
+	case c.Engine.Chunk < 0 || c.Engine.Chunk > 1<<20:
+		return bad("engine.chunk", "%d is out of range 0..%d", c.Engine.Chunk, 1<<20)
+	case len(c.Strategies) == 0:
+		return bad("strategies", "is empty; name at least one drafter")
+	case len(c.Concurrency) == 0:
+		return bad("concurrency", "is empty")
+	}
+	return c.validateLists()
+}
+
+// validateLists checks sampling, rules and what is compared.
+func (c *Config) validateLists() error {
+	params := c.Sampling.Params(0)
+	if err := params.Validate(); err != nil {
+		return bad("sampling", "%v", err)
+	}
+	for i, n := range c.Concurrency {
+		key := fmt.Sprintf("concurrency[%d]", i)
+		if n < 1 || n > 4096 {
+			return bad(key, "%d is out of range 1..4096", n)
+		}
+		if slices.Contains(c.Concurrency[:i], n) {
+			return bad(key, "%d is there twice", n)
+		}
+	}
+	if err := validateRule("rule", c.Rule, params); err != nil {
+		return err
+	}
+	for i, s := range c.Strategies {
+		if err := s.validate(fmt.Sprintf("strategies[%d]", i), params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateRule checks that a rule is there and serves the sampling asked for.
+func validateRule(key, name string, p sample.Params) error {
+	rule, err := verify.New(name)
+	if err == nil {
+		err = verify.Serves(rule, p)
+	}
+	if err != nil {
+		return bad(key, "%v", err)
+	}
+	return nil
+}
+
+func (s Strategy) validate(key string, p sample.Params) error {
+	if s.Rule != "" {
+		if err := validateRule(key+".rule", s.Rule, p); err != nil {
+			return err
+		}
+	}
+	if _, err := draft.New(s.Drafter); err != nil {
+		return bad(key+".drafter", "%v", err)
+	}
+	if _, err := s.New(); err != nil {
+		var ke *KeyError
+		if errors.As(err, &ke) {
+			return bad(key+".config."+ke.Key, "%s", ke.Want)
+		}
+		return bad(key+".config", "%v", err)
+	}
+	if s.Drafter != "none" && len(s.K) == 0 {
+		return bad(key+".k", "is empty; drafter %s needs draft lengths, such as [2, 4]", s.Drafter)
+	}
+	for i, k := range s.K {
+		key := fmt.Sprintf("%s.k[%d]", key, i)
+		if k < 0 || k >= kernels.WindowTokens {
+			return bad(key, "%d is out of range 0..%d", k, kernels.WindowTokens-1)
+		}
+		if slices.Contains(s.K[:i], k) {
+			return bad(key, "%d is there twice", k)
+		}
+	}
+	return nil
+}
+
+// New makes the strategy with its settings decoded strictly. A setting that is
+// unknown or of a wrong type is a KeyError.
+func (s Strategy) New() (draft.Strategy, error) {
+	d, err := draft.New(s.Drafter)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Config) > 0 {
+		if err := decodeSettings(s.Config, d); err != nil {
+			return nil, fmt.Errorf("drafter %s: %w", s.Drafter, err)
+		}
+	}
+	if err := d.Validate(); err != nil {
+		return nil, fmt.Errorf("drafter %s: %w", s.Drafter, err)
+	}
+	return d, nil
+}
+
+// decodeSettings decodes a strategy's own settings into it.
+func decodeSettings(settings map[string]any, d draft.Strategy) error {
+	text, err := yaml.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return err
+	}
+	if m := mistyped(file.Docs[0].Body, reflect.TypeOf(d).Elem()); m != nil {
+		return bad(m.key, "%s", m.what)
+	}
+	if err := yaml.UnmarshalWithOptions(text, d, yaml.Strict()); err != nil {
+		_, key, what := describe(text, err)
+		return bad(key, "%s", what)
+	}
+	return nil
+}
