@@ -10,14 +10,9 @@ const (
 	// narrowK is the longest K of one call of the primitive when there are few
 	// rows: 64 outputs of it are 256 KiB, about 10 us of reading.
 	narrowK = 2048
-	// pairK is that for two tiles of rows, the second of which finds the
-	// panel's block in the first-level cache while the first waits for memory;
-	// tripleK for three; wideK for many rows, where the block stays in the
-	// second-level cache while tile after tile passes by.
-	pairK, tripleK, wideK = 64, 128, 512
-	// wideTile is the most rows of a tile where there are many: one less than
-	// the registers hold leaves some for the weights on their way.
-	wideTile = 6
+	// wideK is that for more rows than one tile: the block of the panel stays in
+	// the second-level cache while tile after tile of rows passes by.
+	wideK = 1024
 	// wideBytes bounds the activations of a block of rows, and wideRows its
 	// accumulators, so that both stay in the second-level cache.
 	wideBytes = 1 << 20
@@ -104,13 +99,7 @@ func (o *matmulOp) plan(q *queue) {
 	rows := o.dst.rows
 	o.block, o.k = rows, narrowK
 	o.group = max(1, groupCols/panelRows/rows) * 2
-	switch tiles := (rows + q.b.set.MaxM4 - 1) / q.b.set.MaxM4; tiles {
-	case 1:
-	case 2:
-		o.k = pairK
-	case 3:
-		o.k = tripleK
-	default:
+	if rows > q.b.set.MaxM4 {
 		limit := min(wideRows, max(64, wideBytes/2/o.w.cols))
 		blocks := (rows + limit - 1) / limit
 		o.k, o.group = wideK, wideGroup
@@ -238,9 +227,6 @@ func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, st
 	if half >= 0 {
 		vecs, most = 2, set.MaxM2
 		panel = addBytes(panel, half*halfRows*4)
-	}
-	if n > 3*most {
-		most = min(most, wideTile)
 	}
 	count := (n + most - 1) / most
 	tile := (n + count - 1) / count
