@@ -9,6 +9,8 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
+// README:begin
+
 // Follow drafts, after each token, the one that followed it last, in any request.
 // It is the whole of a strategy: settings, registration, drafter.
 type Follow struct {
@@ -70,6 +72,8 @@ func (f *follow) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 }
 
 func (f *follow) Release(*engine.Sequence) {}
+
+// README:end
 
 // A strategy that is registered can be named in a configuration. Its test is one
 // line.
