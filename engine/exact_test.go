@@ -70,38 +70,101 @@ func TestPrefixHitChangesNothing(t *testing.T) {
 }
 
 // Cached says what the last admission took from the cache, also after a
-// preemption.
+// preemption, when less may be there than at first.
 func TestCachedFollowsAdmissions(t *testing.T) {
 	m := tinyCPU(t)
-	req := engine.Request{ID: "first", Prompt: prompt(130, 3), MaxNew: 185, Drafter: "mtp", K: 3}
-	want := plain(t, m, req)["first"]
-	r := newRig(t, m, engine.Config{MaxSequences: 3, Pages: 6, PrefixCache: true}, strategy(t, m, "mtp"))
-	r.submit(req)
-	require.NoError(t, r.e.Run(nil))
-	for i := range 3 {
-		q := req
+	first := engine.Request{ID: "first", Prompt: prompt(130, 3), MaxNew: 185, Drafter: "mtp", K: 3}
+	reqs := []engine.Request{first}
+	for i := range 5 {
+		q := first
 		q.ID = fmt.Sprint("again", i)
+		if i%2 == 0 {
+			q.Prompt = prompt(130, 70+i) // takes the only snapshot
+		}
+		reqs = append(reqs, q)
+	}
+	want := plain(t, m, reqs...)
+	r := newRig(t, m, engine.Config{MaxSequences: 3, Pages: 8, PrefixCache: true, Snapshots: 1, Chunk: 20}, strategy(t, m, "mtp"))
+	for i, q := range reqs {
+		r.submit(q)
+		if i == 0 {
+			require.NoError(t, r.e.Run(nil))
+		}
+	}
+	r.close()
+	preempted, less := false, false
+	for id, o := range r.out {
+		same(t, want[id], o)
+		position, times, cached := int32(-1), int32(0), int32(0)
+		for i, rec := range o.records {
+			if i == 0 || rec.Preemptions > times {
+				// The first record of an admission starts where the cache ended.
+				require.Equal(t, rec.Cached, rec.Position, "%s, preemption %d", id, rec.Preemptions)
+				preempted = preempted || i > 0
+				less = less || i > 0 && rec.Cached < cached
+				position, times, cached = -1, rec.Preemptions, rec.Cached
+			}
+			require.Greater(t, rec.Position, position, id)
+			require.Equal(t, cached, rec.Cached, id)
+			position = rec.Position
+		}
+	}
+	require.True(t, preempted, "8 pages are too few for 3 sequences of 315 tokens")
+	require.True(t, less, "no sequence found less in the cache when it came back")
+}
+
+// watching is a device drafter that compares its view of a step in backend
+// memory with the host's.
+type watching struct {
+	engine.DeviceDrafter
+	t      *testing.T
+	name   string
+	masked int // steps that held spans of others before its own
+}
+
+func (w *watching) Name() string { return w.name }
+
+func (w *watching) Committed(s *engine.Step) error {
+	kept, next := make([]int32, s.Batch.Spans), make([]int32, s.Batch.Spans)
+	s.Queue.Read(bytesOf(kept), s.Kept)
+	require.NoError(w.t, s.Queue.Read(bytesOf(next), s.Next).Wait())
+	off := s.Batch.Spans - len(s.Spans) // its own spans come last in its view
+	for i := range off {
+		require.Zero(w.t, kept[i], "a span of another drafter")
+	}
+	for i, sp := range s.Spans {
+		require.EqualValues(w.t, sp.Kept, kept[off+i])
+		require.Equal(w.t, sp.Next, next[off+i])
+	}
+	if off > 0 {
+		w.masked++
+	}
+	return w.DeviceDrafter.Committed(s)
+}
+
+// Two drafters with caches of their own serve sequences of one batch; each is
+// told of its own alone.
+func TestTwoDeviceDrafters(t *testing.T) {
+	m := tinyCPU(t)
+	var reqs []engine.Request
+	for i, d := range []string{"one", "two", "", "one", "two", "ngram"} {
+		reqs = append(reqs, engine.Request{ID: fmt.Sprint("r", i), Prompt: prompt(55+3*i, i), MaxNew: 40, Drafter: d, K: 1 + i})
+	}
+	want := plain(t, m, reqs...)
+	w := make([]*watching, 2)
+	for i, name := range []string{"one", "two"} {
+		w[i] = &watching{DeviceDrafter: strategy(t, m, "mtp").(engine.DeviceDrafter), t: t, name: name}
+	}
+	r := newRig(t, m, engine.Config{MaxSequences: 5, Pages: 14}, w[0], w[1], strategy(t, m, "ngram"))
+	for _, q := range reqs {
 		r.submit(q)
 	}
 	r.close()
-	preempted := false
 	for id, o := range r.out {
-		same(t, want, o)
-		position := int32(-1)
-		times := int32(0)
-		for _, rec := range o.records {
-			if rec.Position <= position {
-				t.Fatalf("%s: position %d after %d", id, rec.Position, position)
-			}
-			if rec.Preemptions > times {
-				// The first record after it starts where the cache ended.
-				require.Equal(t, rec.Cached, rec.Position, "%s, preemption %d", id, rec.Preemptions)
-				preempted, position = true, -1
-			}
-			times = rec.Preemptions
-		}
+		same(t, want[id], o)
 	}
-	require.True(t, preempted, "6 pages are too few for 3 sequences of 315 tokens")
+	require.Zero(t, w[0].masked)
+	require.Positive(t, w[1].masked)
 }
 
 // Chunks, budgets and company change nothing; drafts known in advance are
