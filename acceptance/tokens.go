@@ -59,6 +59,11 @@ func (t *Trace) Add(r *engine.Record) error {
 	return nil
 }
 
+// First returns the trace of the first n output positions.
+func (t *Trace) First(n int) *Trace {
+	return &Trace{Tokens: t.Tokens[:n], Hashes: t.Hashes[:n], origin: t.origin[:n]}
+}
+
 // Divergence is the first difference between a run and plain decoding.
 type Divergence struct {
 	Request   string  `json:"request"`

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"exacta.dev/exacta/acceptance"
@@ -38,6 +40,7 @@ type TokensAudit struct {
 // AuditTokens replays a run directory: each prompt once per rule by plain
 // decoding of one sequence, on the model and backend that the run's
 // configuration names, and compares tokens and logits hashes of all requests.
+// Of a run that came to its end, outputs.jsonl must say the same as the records.
 func AuditTokens(ctx context.Context, dir string, progress func(string)) (*TokensAudit, error) {
 	reader, err := acceptance.Open(dir)
 	if err != nil {
@@ -48,7 +51,7 @@ func AuditTokens(ctx context.Context, dir string, progress func(string)) (*Token
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := readPrompts(filepath.Join(dir, "prompts.jsonl"))
+	prompts, err := readLines[Prompt](filepath.Join(dir, "prompts.jsonl"), "prompt")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +75,35 @@ func AuditTokens(ctx context.Context, dir string, progress func(string)) (*Token
 		}
 		rules[rec.Request] = rec.Rule
 	}
-	return res, s.compareAll(ctx, &got, rules, cutShort(dir), res, progress)
+	cut := cutShort(dir)
+	if !cut {
+		if res.Why, err = checkOutputs(filepath.Join(dir, "outputs.jsonl"), &got); err != nil {
+			return nil, err
+		}
+	}
+	return res, s.compareAll(ctx, &got, rules, cut, res, progress)
+}
+
+// checkOutputs compares the outputs that a run wrote with its records, and says
+// what differs first, or "".
+func checkOutputs(name string, got *acceptance.Collector) (string, error) {
+	outputs, err := readLines[output](name, "output")
+	if err != nil {
+		return "", err
+	}
+	for _, o := range outputs {
+		t := got.Traces[o.Request]
+		if t == nil {
+			return fmt.Sprintf("outputs.jsonl has request %s, of which there is no record", o.Request), nil
+		}
+		if !slices.Equal(t.Tokens, o.IDs) {
+			return fmt.Sprintf("outputs.jsonl has other tokens for request %s than the records", o.Request), nil
+		}
+	}
+	if len(outputs) != len(got.Order) {
+		return fmt.Sprintf("outputs.jsonl has %d requests, the records have %d", len(outputs), len(got.Order)), nil
+	}
+	return "", nil
 }
 
 // cutShort reports whether a run did not come to its end: it was interrupted or
@@ -98,25 +129,27 @@ func comparable(run, now map[string]string) string {
 	return ""
 }
 
-func readPrompts(name string) ([]Prompt, error) {
+// readLines reads a JSONL file of a run directory.
+func readLines[T any](name, what string) ([]T, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	defer f.Close()
-	var out []Prompt
+	var out []T
 	dec := json.NewDecoder(bufio.NewReader(f))
-	for dec.More() {
-		var p Prompt
-		if err := dec.Decode(&p); err != nil {
-			return nil, fmt.Errorf("%s, prompt %d: %w", name, len(out)+1, err)
+	for {
+		var v T
+		switch err := dec.Decode(&v); {
+		case errors.Is(err, io.EOF) && len(out) == 0:
+			return nil, fmt.Errorf("%s: no %ss", name, what)
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s, %s %d: %w", name, what, len(out)+1, err)
 		}
-		out = append(out, p)
+		out = append(out, v)
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: no prompts", name)
-	}
-	return out, nil
 }
 
 func (s *session) compareAll(ctx context.Context, got *acceptance.Collector, rules map[string]string, cut bool, res *TokensAudit, progress func(string)) error {
@@ -145,7 +178,7 @@ func (s *session) compareAll(ctx context.Context, got *acceptance.Collector, rul
 		res.Tokens += len(got.Traces[id].Tokens)
 		if n := len(got.Traces[id].Tokens); cut && n < len(ref.Tokens) {
 			res.Unfinished++
-			ref = &acceptance.Trace{Tokens: ref.Tokens[:n], Hashes: ref.Hashes[:n]}
+			ref = ref.First(n)
 		}
 		if d := acceptance.Compare(id, got.Traces[id], ref); d != nil {
 			res.Divergences = append(res.Divergences, *d)
@@ -154,6 +187,8 @@ func (s *session) compareAll(ctx context.Context, got *acceptance.Collector, rul
 	switch {
 	case len(res.Divergences) > 0:
 		res.Verdict, res.Why = Fail, res.Divergences[0].String()
+	case res.Why != "":
+		res.Verdict = Fail
 	case res.Requests == 0:
 		res.Verdict, res.Why = NotCheckable, "no request of the run has a rule that promises plain decoding's tokens"
 	default:

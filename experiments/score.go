@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -48,7 +49,7 @@ const scoreChunk = 64
 
 // Score runs ids through a model and continues them greedily by more tokens.
 // All logits rows of ids are kept if keep is set (LogitsData).
-func Score(m *model.Model, ids []int32, more int, keep bool) (res *ScoreResult, err error) {
+func Score(ctx context.Context, m *model.Model, ids []int32, more int, keep bool) (res *ScoreResult, err error) {
 	if more < 0 {
 		return nil, fmt.Errorf("a continuation of %d tokens; it must be 0 or more", more)
 	}
@@ -61,6 +62,9 @@ func Score(m *model.Model, ids []int32, more int, keep bool) (res *ScoreResult, 
 	res = &ScoreResult{Continuation: []Continued{}, Model: m.Name, Backend: m.Backend().Info().Name, vocab: c.VocabSize}
 	var last []float32
 	for from := 0; from < len(ids); from += scoreChunk {
+		if ctx.Err() != nil {
+			return nil, ErrInterrupted
+		}
 		chunk := ids[from:min(len(ids), from+scoreChunk)]
 		rows, err := r.feed(from, chunk)
 		if err != nil {
@@ -85,6 +89,9 @@ func Score(m *model.Model, ids []int32, more int, keep bool) (res *ScoreResult, 
 		res.Continuation = append(res.Continuation, Continued{ID: top[0].ID, Gap: top[0].Logit - top[1].Logit})
 		if i+1 == more {
 			break
+		}
+		if ctx.Err() != nil {
+			return nil, ErrInterrupted
 		}
 		rows, err := r.feed(len(ids)+i, []int32{top[0].ID})
 		if err != nil {

@@ -13,7 +13,8 @@ func newAuditCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit RUN --only tokens", Short: "prove a run's outputs by replaying it plainly", Args: cobra.ExactArgs(1),
 		Long: `audit --only tokens replays a run's prompts by plain decoding of one sequence and
-compares every token, and the hash of every logits row behind one, bit for bit.
+compares every token, and the hash of every logits row behind one, bit for bit. The
+requests that an interrupted run left unfinished are compared as far as they go.
 Exit code 0: all equal; 1: not, or not checkable here.`,
 		Example: "  exacta audit runs/quickstart-20260101-120000 --only tokens",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -86,8 +86,8 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
 		return fmt.Errorf("--color %q; use auto, always or never", f.color)
 	}
-	if f.maxTokens < 1 {
-		return fmt.Errorf("--max-tokens %d; it must be at least 1", f.maxTokens)
+	if f.maxTokens < 1 || f.maxTokens > 1<<20 {
+		return fmt.Errorf("--max-tokens %d; it must be 1..%d", f.maxTokens, 1<<20)
 	}
 	if f.k < 0 || f.k >= kernels.WindowTokens {
 		return fmt.Errorf("--k %d; it must be 0..%d", f.k, kernels.WindowTokens-1)
@@ -95,7 +95,14 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if _, err := draft.New(f.draft); err != nil {
 		return err
 	}
-	if _, err := verify.New(f.rule); err != nil {
+	rule, err := verify.New(f.rule)
+	if err == nil {
+		err = f.sampling.Params(0).Validate()
+	}
+	if err == nil {
+		err = verify.Serves(rule, f.sampling.Params(0))
+	}
+	if err != nil {
 		return err
 	}
 	l, err := f.load(0)

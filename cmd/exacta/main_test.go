@@ -17,11 +17,18 @@ import (
 // asMain makes the test binary the program, for tests that need a process.
 const asMain = "EXACTA_TEST_AS_MAIN"
 
+// temporary are directories that outlive a test.
+var temporary []string
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, dir := range temporary {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
 
 // exacta runs a command line in this process.
@@ -91,6 +98,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"generate", ""}, "the prompt is empty"},
 		{[]string{"generate", "a\xffb"}, "UTF-8"},
 		{[]string{"generate", "--max-tokens", "0", "x"}, "--max-tokens 0"},
+		{[]string{"generate", "--max-tokens", "9223372036854775807", "x"}, "it must be 1..1048576"},
 		{[]string{"generate", "--k", "64", "x"}, "--k 64; it must be 0..63"},
 		{[]string{"generate", "--k", "-1", "x"}, "--k -1"},
 		{[]string{"generate", "--draft", "psychic", "x"}, `unknown drafter "psychic"; known drafters: mtp, ngram, none`},
@@ -102,7 +110,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"generate", "--kernels", "mmx", "x"}, "mmx"},
 		{[]string{"generate", "--model", "no-such-model", "x"}, "no such directory"},
 		{[]string{"generate", "--model", "random:nothing", "x"}, "nothing"},
-		{[]string{"generate", strings.Repeat("func ", 4000)}, "tokens; the context of"},
+		{[]string{"generate", strings.Repeat("func ", 5000)}, "tokens; the context of"},
 		{[]string{"score"}, "give --ids, --ids-file or --text"},
 		{[]string{"score", "--ids", "1,x"}, `"x" is not a token id`},
 		{[]string{"score", "--ids", "1,999999"}, "id 999999 at position 1 is outside the vocabulary"},
@@ -115,21 +123,13 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"audit", ".", "--only", "vibes"}, `--only "vibes"`},
 		{[]string{"bench", "nonsense"}, `unknown command "nonsense"`},
 		{[]string{"bench", "decode", "--rounds", "0"}, "rounds is 0"},
-		{[]string{"bench", "decode", "--rows", "1,65"}, ""},
+		{[]string{"bench", "verify", "--rows", "1,65"}, "rows is 65"},
 		{[]string{"bench", "verify", "--rows", "0,4"}, "rows is 0"},
 		{[]string{"bench", "decode", "--context", "9"}, "context is 9"},
 		{[]string{"bench", "decode", "--backend", "ref"}, "can't measure"},
 		{[]string{"bench", "oracle", "--tokens", "0"}, "0 tokens"},
 	} {
-		if c.want == "" {
-			continue
-		}
-		code, out, errs := exacta(t, c.args...)
-		require.Equal(t, exitBad, code, "%v: %s", c.args, errs)
-		require.Contains(t, errs, c.want, "%v", c.args)
-		require.True(t, strings.HasPrefix(errs, "exacta: "), errs)
-		require.Equal(t, 1, strings.Count(errs, "\n"), "%v: more than one line: %s", c.args, errs)
-		require.Empty(t, out, "%v", c.args)
+		bad(t, c.args, c.want)
 	}
 }
 
@@ -180,4 +180,15 @@ func TestBenchJSON(t *testing.T) {
 	for _, line := range []string{"machine ", "decode ", "verify  ", "prefill ", "draft ", "memory "} {
 		require.Contains(t, text, line)
 	}
+}
+
+// bad runs a command line that must be refused, on one line of stderr.
+func bad(t *testing.T, args []string, want string) {
+	t.Helper()
+	code, out, errs := exacta(t, args...)
+	require.Equal(t, exitBad, code, "%.200q: %s", args, errs)
+	require.Contains(t, errs, want, "%.200q", args)
+	require.True(t, strings.HasPrefix(errs, "exacta: "), errs)
+	require.Equal(t, 1, strings.Count(errs, "\n"), "%.200q: more than one line: %s", args, errs)
+	require.Empty(t, out, "%.200q", args)
 }

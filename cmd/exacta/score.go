@@ -37,7 +37,7 @@ which our arithmetic is compared with that of other engines.`,
 			if err != nil {
 				return err
 			}
-			res, err := experiments.Score(l.m, ids, more, logitsFile != "")
+			res, err := experiments.Score(cmd.Context(), l.m, ids, more, logitsFile != "")
 			if err != nil {
 				return err
 			}
@@ -58,6 +58,7 @@ which our arithmetic is compared with that of other engines.`,
 	cmd.Flags().StringVar(&text, "text", "", "text to tokenise instead of ids")
 	cmd.Flags().StringVar(&logitsFile, "logits", "", "write all logits rows to this safetensors file")
 	cmd.Flags().IntVar(&more, "continue", 0, "number of tokens to continue greedily")
+	cmd.MarkFlagsMutuallyExclusive("ids", "ids-file", "text")
 	return cmd
 }
 
@@ -79,8 +80,15 @@ func scoreIDs(l *loaded, list, file, text string) ([]int32, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--ids-file: %w", err)
 		}
-		if err := json.Unmarshal(raw, &ids); err != nil {
+		var list []*int32
+		if err := json.Unmarshal(raw, &list); err != nil {
 			return nil, fmt.Errorf("--ids-file %s: %w; want an array of integers", file, err)
+		}
+		for i, id := range list {
+			if id == nil {
+				return nil, fmt.Errorf("--ids-file %s: null at position %d; want an array of integers", file, i)
+			}
+			ids = append(ids, *id)
 		}
 	default:
 		return nil, errors.New("score: give --ids, --ids-file or --text")
