@@ -23,6 +23,7 @@ type attendOp struct {
 	qStride      int // columns from one query head to the next
 	kCol, vCol   int // first columns of k and v
 	block        int // positions worked on together
+	partial      int // float32 of a unit of attendSplits; 0: not to be used
 }
 
 // Attend records an attention layer.
@@ -46,7 +47,7 @@ func (q *queue) Attend(dst, proj kernels.Buf, h kernels.Layer, b *kernels.Batch,
 	if q.off() {
 		return
 	}
-	q.require(needs{worker: attendScratch(&o)})
+	q.require(needs{worker: attendScratch(&o), shared: o.planSplits(len(q.b.pool.workers))})
 	q.list.attends = append(q.list.attends, o)
 	q.push(opAttend, false, len(q.list.attends)-1)
 }
@@ -88,16 +89,20 @@ func (q *queue) attendFits(o *attendOp) bool {
 
 // attend runs this worker's part. Where every worker finds several (span, KV
 // head) pairs, or spans are short, a pair is one unit that appends its keys and
-// attends to them; else appending and attending are phases of finer units.
+// attends to them; else appending and attending are phases of finer units: blocks
+// of rows, or, where there are few rows and many keys, splits of the keys.
 func (w *worker) attend(o *attendOp) bool {
-	rows, pairs, ok := w.attendCheck(o)
+	load, ok := w.attendCheck(o)
 	if !ok {
 		return true // the error stops the list at the next barrier
 	}
 	if w.id == 0 {
-		w.work.AttendRows += uint64(rows)
+		w.work.AttendRows += uint64(load.rows)
 	}
-	if w.n == 1 || rows <= 4*w.n || pairs >= 4*w.n {
+	switch {
+	case o.splitsPay(load, w.n):
+		return w.attendSplits(o)
+	case w.n == 1 || load.rows <= 4*w.n || load.pairs >= 4*w.n:
 		w.eachPair(o)
 		return true
 	}
@@ -109,32 +114,41 @@ func (w *worker) attend(o *attendOp) bool {
 	return true
 }
 
+// attendLoad sums up a batch.
+type attendLoad struct {
+	rows, pairs int // pairs of a span and a KV head
+	splits      int // over all pairs
+	longest     int // rows of a span
+}
+
 // attendCheck checks all spans and their pages.
-func (w *worker) attendCheck(o *attendOp) (rows, pairs int, ok bool) {
+func (w *worker) attendCheck(o *attendOp) (load attendLoad, ok bool) {
 	w.checkSpans()
 	for i := range o.b.spans {
 		s, ok := w.span("attend", &o.b, o.c, i)
 		if !ok {
-			return 0, 0, false
+			return load, false
 		}
 		if s.n == 0 {
 			continue
 		}
 		if o.rope != nil && s.end() > o.rope.rows {
 			w.fail("cpu: attend: span %d reaches position %d, rope table %s has %d", i, s.end()-1, o.rope.name, o.rope.rows)
-			return 0, 0, false
+			return load, false
 		}
 		table := o.c.pages[s.slot*o.c.spec.SlotPages:]
-		for p := o.s.FirstKey / page; p <= (s.end()-1)/page; p++ {
+		for p := min(o.s.FirstKey, s.start) / page; p <= (s.end()-1)/page; p++ {
 			if table[p] < 0 || int(table[p]) >= o.c.spec.Pages {
 				w.fail("cpu: attend: span %d: page %d of slot %d is %d; there are %d pages", i, p, s.slot, table[p], o.c.spec.Pages)
-				return 0, 0, false
+				return load, false
 			}
 		}
-		rows += s.n
-		pairs += o.s.KVHeads
+		load.rows += s.n
+		load.pairs += o.s.KVHeads
+		load.splits += o.s.KVHeads * o.splitsOf(s)
+		load.longest = max(load.longest, s.n)
 	}
-	return rows, pairs, true
+	return load, true
 }
 
 func (w *worker) eachPair(o *attendOp) {

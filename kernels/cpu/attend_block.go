@@ -32,9 +32,9 @@ func attendScratch(o *attendOp) int {
 	return scratchBytes([]int{m * split, m * width, m * width, m, m, m, m, width, d}, []int{m * d, m * split, width * page, d})
 }
 
-// attendBlock attends from rows [from, to) of a span and one KV head.
-func (w *worker) attendBlock(o *attendOp, s span, head, from, to int) {
-	taken := w.taken
+// newAttention takes the scratch memory for rows [from, to) of a span and one KV
+// head.
+func (w *worker) newAttention(o *attendOp, s span, head, from, to int) attention {
 	a := attention{o: o, s: s, head: head, first: s.start + from, rows: (to - from) * o.group, width: o.l.panels * panelRows}
 	m, d := o.block*o.group, o.s.HeadDim
 	a.scores, a.part, a.out = w.f32(m*split), w.f32(m*a.width), w.f32(m*a.width)
@@ -42,13 +42,31 @@ func (w *worker) attendBlock(o *attendOp, s span, head, from, to int) {
 	a.wide = w.f32(a.width)
 	a.q, a.p = w.u16(m*d), w.u16(m*split)
 	for r := range a.rows {
-		i, h := from+r/o.group, head*o.group+r%o.group
-		w.rotated(o, a.q[r*d:][:d], o.proj.u16(s.row + i)[h*o.qStride:][:d], a.wide[:d], &o.qNorm, s.start+i)
 		a.sum[r] = -1
 	}
+	return a
+}
+
+// queries norms and rotates the queries of the block.
+func (w *worker) queries(a *attention, from int) {
+	o, d := a.o, a.o.s.HeadDim
+	for r := range a.rows {
+		i, h := from+r/o.group, a.head*o.group+r%o.group
+		w.rotated(o, a.q[r*d:][:d], o.proj.u16(a.s.row + i)[h*o.qStride:][:d], a.wide[:d], &o.qNorm, a.s.start+i)
+	}
+}
+
+// attendBlock attends from rows [from, to) of a span and one KV head.
+func (w *worker) attendBlock(o *attendOp, s span, head, from, to int) {
+	taken := w.taken
+	a := w.newAttention(o, s, head, from, to)
+	w.queries(&a, from)
 	last := a.first + to - from - 1
 	for k := o.s.FirstKey / split * split; k <= last; k += split {
 		w.attendSplit(&a, k, min(last+1-k, split))
+		for r := range a.rows {
+			w.merge(&a, r)
+		}
 	}
 	for r := range a.rows {
 		w.attendStore(&a, r, from)
@@ -56,7 +74,8 @@ func (w *worker) attendBlock(o *attendOp, s span, head, from, to int) {
 	w.taken = taken
 }
 
-// attendSplit adds the keys [k0, k0+n) to the running state.
+// attendSplit computes what the keys [k0, k0+n) of a split contribute: part,
+// topPart and sumPart.
 func (w *worker) attendSplit(a *attention, k0, n int) {
 	o, set, d := a.o, w.set, a.o.s.HeadDim
 	for at := max(0, o.s.FirstKey-k0) / page * page; at < n; at += page {
@@ -76,9 +95,6 @@ func (w *worker) attendSplit(a *attention, k0, n int) {
 	first := max(0, o.s.FirstKey-k0) / page * page
 	for at := first; at < n; at += page {
 		w.addValues(a, k0, at, min(page, n-at), at > first)
-	}
-	for r := range a.rows {
-		w.merge(a, r)
 	}
 }
 
