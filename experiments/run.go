@@ -55,6 +55,8 @@ type pointState struct {
 	seconds   []float64 // wall time by round
 	tokens    []int     // emitted by round
 	decode    []float64 // tokens per second in steps without prefill, by round
+	fresh     acceptance.Fresh
+	freshTokS []float64 // tokens per second of fresh steps, by round
 	exact     bool
 	firstDiff string
 }
@@ -187,14 +189,17 @@ type output struct {
 func (r *runner) point(ctx context.Context, p Point, name string, state *pointState) error {
 	var traces acceptance.Collector
 	var round acceptance.Stats
+	var fresh acceptance.Fresh
 	firstStep, firstSeq := r.steps, r.seqs
 	rec := engine.RecorderFunc(func(rec *engine.Record) error {
 		rec.Step += firstStep
 		rec.Sequence += firstSeq
 		r.steps, r.seqs = max(r.steps, rec.Step+1), max(r.seqs, rec.Sequence+1)
 		round.Add(rec)
+		fresh.Add(rec)
 		if state != nil {
 			state.stats.Add(rec)
+			state.fresh.Add(rec)
 		}
 		return errors.Join(traces.Add(rec), r.writer.Record(rec))
 	})
@@ -229,6 +234,7 @@ func (r *runner) point(ctx context.Context, p Point, name string, state *pointSt
 		state.seconds = append(state.seconds, took)
 		state.tokens = append(state.tokens, int(round.Emitted))
 		state.decode = append(state.decode, round.Summary().DecodeTokS)
+		state.freshTokS = append(state.freshTokS, fresh.TokS())
 	}
 	return nil
 }
@@ -267,18 +273,26 @@ func (r *runner) table() []PointResult {
 			Point: p, Tokens: int(sum.Emitted), AcceptLength: sum.AcceptLength, AcceptanceByPosition: sum.AcceptanceByPosition,
 			DraftShare: sum.DraftShare, Simulated: sum.Simulated, StepMs: sum.DecodeStepMs, Preemptions: int(sum.Preemptions),
 		}
-		var speed, ratio, decode []float64
+		res.Repeated4Grams, res.FreshAcceptLength = st.fresh.RepeatedShare(), st.fresh.AcceptLength()
+		var speed, ratio, decode, fresh []float64
 		for n := range st.seconds {
 			speed = append(speed, float64(st.tokens[n])/st.seconds[n])
 			if n < len(plain.seconds) {
 				ratio = append(ratio, speed[n]*plain.seconds[n]/float64(plain.tokens[n]))
 				if plain.decode[n] > 0 { // 0 where no step was without prefill
 					decode = append(decode, st.decode[n]/plain.decode[n])
+					if p.Concurrency == 1 && plain.freshTokS[n] > 0 {
+						fresh = append(fresh, st.freshTokS[n]/plain.freshTokS[n])
+					}
 				}
 			}
 		}
 		res.TokS, res.RatioToPlain = median(speed), median(ratio)
 		res.DecodeTokS, res.DecodeRatio = median(st.decode), median(decode)
+		if len(fresh) > 0 {
+			f := median(fresh)
+			res.FreshRatio = &f
+		}
 		if rule, err := verify.New(p.Rule); err == nil && !sum.Simulated && rule.Exact(r.cfg.Sampling.Params(0)) {
 			exact := st.exact
 			res.Exact, res.FirstDiff = &exact, st.firstDiff

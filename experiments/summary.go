@@ -45,6 +45,13 @@ type PointResult struct {
 	// AcceptanceByPosition[i] is the share of steps that executed at least
 	// i+1 drafts in which the first i+1 were accepted.
 	AcceptanceByPosition []float64 `json:"acceptance_by_position"`
+	// Repeated4Grams is the share of 4-grams that had occurred before in the
+	// same output; FreshAcceptLength and FreshRatio are accept length and
+	// decode ratio over the steps that repeat none (acceptance.Fresh). The
+	// ratio is given for one sequence in flight.
+	Repeated4Grams    float64  `json:"repeated_4grams"`
+	FreshAcceptLength float64  `json:"fresh_accept_length"`
+	FreshRatio        *float64 `json:"fresh_ratio"`
 	// DraftShare is the drafters' share of the step time.
 	DraftShare float64 `json:"draft_share"`
 	// Exact says that every token and the hash of every committed logits row
@@ -89,7 +96,7 @@ func (s *Summary) write(dir string) error {
 // Table prints the results as text.
 func (s *Summary) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "strategy\tk\trule\tin flight\ttok/s\tx plain\tdecode x plain\taccept length\tacceptance by position\tdraft share\texact")
+	fmt.Fprintln(w, "strategy\tk\trule\tin flight\ttok/s\tx plain\tdecode x plain\tfresh x plain\taccept length\tfresh\tacceptance by position\tdraft share\texact")
 	for _, r := range s.Runs {
 		name := r.Drafter
 		if r.Simulated {
@@ -99,15 +106,22 @@ func (s *Summary) Table(out io.Writer) error {
 		for i, a := range r.AcceptanceByPosition {
 			by[i] = fmt.Sprintf("%.2f", a)
 		}
+		fresh := "-"
+		if r.FreshRatio != nil {
+			fresh = fmt.Sprintf("%.2f", *r.FreshRatio)
+		}
 		exact := "n/a"
 		if r.Exact != nil {
 			exact = map[bool]string{true: "yes", false: "NO"}[*r.Exact]
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
-			name, r.K, r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, r.AcceptLength, strings.Join(by, " "), 100*r.DraftShare, exact)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
+			name, r.K, r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, strings.Join(by, " "), 100*r.DraftShare, exact)
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if len(s.Runs) > 0 {
+		fmt.Fprintf(out, "\nfresh: over steps that repeat no 4-gram of their output; %.0f%% of the plain output's 4-grams are repeats\n", 100*s.Runs[0].Repeated4Grams)
 	}
 	for _, r := range s.Runs {
 		if r.FirstDiff != "" {
