@@ -122,13 +122,14 @@ const benchDrafts = 3
 
 // validate names the option that is out of range.
 func (o BenchOptions) validate() error {
+	most := slices.Max(append(o.Rows, 1))
 	for _, v := range []struct {
 		name      string
 		v, lo, hi int
 	}{
 		{"rounds", o.Rounds, 1, 10000}, {"steps", o.Steps, 1, 1 << 16}, {"prompt", o.Prompt, 1, 1 << 20},
-		{"context", o.Context, o.Prompt + o.Steps + 2, 1 << 20}, {"rows", slices.Min(append(o.Rows, 1)), 1, kernels.WindowTokens},
-		{"rows", slices.Max(append(o.Rows, 1)), 1, kernels.WindowTokens},
+		{"rows", slices.Min(append(o.Rows, 1)), 1, kernels.WindowTokens}, {"rows", most, 1, kernels.WindowTokens},
+		{"context", o.Context, o.Prompt + max(o.Steps, most) + 2, 1 << 20},
 	} {
 		if v.v < v.lo || v.v > v.hi {
 			return fmt.Errorf("%s is %d; it must be %d..%d", v.name, v.v, v.lo, v.hi)
@@ -227,7 +228,8 @@ func (b *bench) steps(rows int) error {
 		}
 		return nil
 	})
-	if err := b.run(rec, b.garbage(), b.o.Prompt, 1+b.o.Steps, rows-1); err != nil {
+	// A step drafts no more than there is room for: that many tokens at least.
+	if err := b.run(rec, b.garbage(), b.o.Prompt, 1+max(b.o.Steps, rows), rows-1); err != nil {
 		return err
 	}
 	if old := b.best[rows]; old == 0 || best < old {
@@ -269,7 +271,7 @@ func (b *bench) drafts() error {
 			b.draft = r.DraftNs
 		}
 		return nil
-	}), d, b.o.Prompt, 1+2*b.o.Steps, benchDrafts)
+	}), d, b.o.Prompt, 1+max(2*b.o.Steps, benchDrafts+1), benchDrafts)
 }
 
 // run runs one sequence of random tokens with a drafter.

@@ -86,7 +86,11 @@ func Score(ctx context.Context, m *model.Model, ids []int32, more int, keep bool
 	}
 	for i := range more {
 		top := topLogits(last, 2)
-		res.Continuation = append(res.Continuation, Continued{ID: top[0].ID, Gap: top[0].Logit - top[1].Logit})
+		next := Continued{ID: top[0].ID}
+		if len(top) > 1 { // there is no second id in a vocabulary of one
+			next.Gap = top[0].Logit - top[1].Logit
+		}
+		res.Continuation = append(res.Continuation, next)
 		if i+1 == more {
 			break
 		}

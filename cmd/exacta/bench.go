@@ -68,6 +68,7 @@ func newBenchPart(o *options, part, short string) *cobra.Command {
 	cmd.Flags().IntVar(&b.Context, "context", 514, "longest sequence; prefill reads two less")
 	cmd.Flags().IntVar(&b.Rounds, "rounds", 5, "interleaved rounds")
 	cmd.Flags().IntVar(&b.Steps, "steps", 24, "tokens generated per round and row count")
+	cmd.MarkFlagsMutuallyExclusive("model", "shape")
 	completeModel(cmd)
 	complete(cmd, "shape", model.ShapeNames())
 	return cmd

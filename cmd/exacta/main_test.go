@@ -126,6 +126,9 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"bench", "verify", "--rows", "1,65"}, "rows is 65"},
 		{[]string{"bench", "verify", "--rows", "0,4"}, "rows is 0"},
 		{[]string{"bench", "decode", "--context", "9"}, "context is 9"},
+		{[]string{"bench", "verify", "--rows", "1,64", "--prompt", "8", "--steps", "2", "--context", "73"}, "context is 73; it must be 74.."},
+		{[]string{"bench", "decode", "--model", "embedded", "--shape", "qwen3-0.6b"}, "[model shape] were all set"},
+		{[]string{"bench", "decode", "--shape", "nothing"}, `unknown shape "nothing"`},
 		{[]string{"bench", "decode", "--backend", "ref"}, "can't measure"},
 		{[]string{"bench", "oracle", "--tokens", "0"}, "0 tokens"},
 	} {
@@ -171,9 +174,14 @@ func TestBenchJSON(t *testing.T) {
 	require.Positive(t, d["tok_s"])
 	p := object(t, append([]string{"bench", "prefill"}, small...)...)
 	require.Equal(t, []string{"all", "ratio_to_peak", "tok_s"}, keys(p))
-	v := object(t, append([]string{"bench", "verify", "--rows", "1,4"}, small...)...)
+	v := object(t, append([]string{"bench", "verify", "--rows", "4,20"}, small...)...)
 	require.Equal(t, []string{"all", "bound", "rows"}, keys(v))
-	require.Equal(t, []string{"1", "4"}, keys(v["rows"]))
+	require.Equal(t, []string{"1", "20", "4"}, keys(v["rows"]))
+	for _, figures := range []any{v["rows"], v["bound"], v["all"].(map[string]any)["draft"]} {
+		for key, x := range figures.(map[string]any) {
+			require.Positive(t, x, key)
+		}
+	}
 	require.Equal(t, 1.0, v["rows"].(map[string]any)["1"])
 	require.Equal(t, all, keys(object(t, append([]string{"bench", "kernels", "--rows", "1,2"}, small...)...)))
 	text := fine(t, append([]string{"bench", "kernels", "--rows", "1,2"}, small...)...)
