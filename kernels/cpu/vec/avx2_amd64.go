@@ -145,11 +145,12 @@ func avx2Top2(x []float32) (i1, i2 int, v1, v2 float32, nans int) {
 	return t.i1, t.i2, t.v1, t.v2, t.nans
 }
 
+// avx2ReadAll is ReadAll of every set that has assembly.
 func avx2ReadAll(x []byte) uint64 {
 	n := len(x) &^ 511
 	var h uint64
 	if n > 0 {
-		h = readAllAVX2(&x[0], n/512)
+		h = readAll(&x[0], n/512)
 	}
 	return h ^ goReadAll(x[n:])
 }

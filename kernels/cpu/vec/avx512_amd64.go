@@ -126,12 +126,3 @@ func avx512Top2(x []float32) (i1, i2 int, v1, v2 float32, nans int) {
 	}
 	return t.i1, t.i2, t.v1, t.v2, t.nans
 }
-
-func avx512ReadAll(x []byte) uint64 {
-	n := len(x) &^ 511
-	var h uint64
-	if n > 0 {
-		h = readAllAVX512(&x[0], n/512)
-	}
-	return h ^ goReadAll(x[n:])
-}

@@ -7,7 +7,7 @@
 // A [Set] is one implementation of every primitive. [Sets] lists those that the
 // machine can run, the fastest first, and [Pick] chooses one by name:
 //
-//	avx512bf16  VDPBF16PS for products, AVX-512 for the rest
+//	avx512bf16  VDPBF16PS for products, or FMA where that is faster, AVX-512 for the rest
 //	avx512f     AVX-512 FMA for products
 //	avx2        AVX2 and FMA
 //	go          portable Go, the definition of the others
@@ -32,6 +32,19 @@
 // Everything outside Gemm is a rounded product and then a rounded sum, no FMA,
 // with the default rounding mode and with subnormals. Sums over a row go to 16
 // virtual lanes and a fixed tree (see [Set]).
+//
+// # Speed of a matrix product
+//
+// Processors differ in what VDPBF16PS is worth: on some it does twice the
+// multiply-adds of FMA, on others half of them. The avx512bf16 set measures both
+// loops once, in registers, and takes the faster; the bits are the same. The FMA
+// kernels split activations into float32 on their stack, a few pairs of k at a
+// time, and weights as they load them.
+//
+// One to seven rows take a panel whole, which is one pass over memory. More rows
+// do not leave enough registers for its 64 outputs; they take it in parts, block
+// by block of k, each part asking for its share of the next block, so that memory
+// still is read once, in order and without pauses.
 //
 // # Exponential
 //

@@ -1344,18 +1344,18 @@ end2:
 	VZEROUPPER
 	RET
 
-// func readAllAVX2(x *byte, blocks int) uint64
-TEXT ·readAllAVX2(SB), NOSPLIT, $0-24
+// func readAll(x *byte, blocks int) uint64
+TEXT ·readAll(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), SI
 	MOVQ blocks+8(FP), CX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
 	TESTQ CX, CX
 	JLE end2
 	PCALIGN $32

@@ -176,9 +176,6 @@ func rank1AddAVX512(a *float32, stride int, c float32, k, u *float32, rows, n in
 func aboveAVX512(x *float32, blocks int, threshold float32) int
 
 //go:noescape
-func readAllAVX512(x *byte, blocks int) uint64
-
-//go:noescape
 func toBF16AVX2(dst *uint16, src *float32, n int)
 
 func avx2ToBF16(dst []uint16, src []float32) {
@@ -364,4 +361,4 @@ func rank1AddAVX2(a *float32, stride int, c float32, k, u *float32, rows, n int)
 func aboveAVX2(x *float32, blocks int, threshold float32) int
 
 //go:noescape
-func readAllAVX2(x *byte, blocks int) uint64
+func readAll(x *byte, blocks int) uint64

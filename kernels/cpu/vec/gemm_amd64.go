@@ -14,10 +14,10 @@ const rows4, rows2 = 7, 14
 // so that memory is read forward.
 const blockPairs = 256
 
-// streamAhead is how far ahead of its loads a kernel that reads whole panels
-// prefetches, in bytes. One or two rows of VDPBF16PS run so fast ahead of memory
-// that half of it is better.
-const streamAhead = 2048
+// How far ahead of its loads a kernel that reads whole panels prefetches, in bytes:
+// measured, and flat around the best. One or two rows of VDPBF16PS wait for memory
+// so soon that less is better.
+const streamAhead, dotAhead = 2048, 1536
 
 // kernelTable has the AVX-512 kernels of one kind by vectors and rows.
 type kernelTable [5][15]gemmKernel
@@ -72,7 +72,7 @@ func fmaGemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xS
 func dotGemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
 	ahead := streamAhead
 	if m <= 2 {
-		ahead /= 2
+		ahead = dotAhead
 	}
 	gemmDot.gemm(out, outStride, panel, vecs, x, xStride, m, k2, ahead, load)
 }
@@ -85,7 +85,7 @@ var dotIsSlow = sync.OnceValue(func() bool {
 	const iterations = 1000
 	best := func(peak func(int)) time.Duration {
 		least := time.Hour
-		for range 3 {
+		for range 5 {
 			start := time.Now()
 			peak(iterations)
 			least = min(least, time.Since(start))

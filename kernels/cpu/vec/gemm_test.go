@@ -3,6 +3,7 @@ package vec
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,7 +70,7 @@ func (c gemmCase) run(s *Set, vecs, row, m, k0, k1 int, load bool, out []float32
 
 // testSets are the sets to compare: those of the machine and, where the choice
 // between instructions hides one, its kernels by themselves.
-func testSets() []*Set { return append(hiddenSets(), Sets()...) }
+func testSets() []*Set { return slices.Concat(hiddenSets(), Sets()) }
 
 func TestGemmMatchesGo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

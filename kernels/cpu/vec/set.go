@@ -19,14 +19,19 @@ const PanelRows = 64
 type Set struct {
 	// Name as in EXACTA_KERNELS: "avx512bf16", "avx512f", "avx2", "go".
 	Name string
-	// MaxM4 and MaxM2 are the largest m of Gemm with vecs 4 and 2.
+	// MaxM4 and MaxM2 are the rows that Gemm takes in one tile with vecs 4
+	// and 2. Any m works; multiples of these waste least.
 	MaxM4, MaxM2 int
 
 	// Gemm computes out[r*outStride+n] (+)= sum over K of x[r*xStride+k] *
 	// w[n][k] for r < m and n < 16*vecs, as a chain over pairs of k, the
 	// odd element of a pair first. panel points at the first of the vecs
 	// 16-row groups inside a panel [K/2][4][16][2]; k2 is K/2. With load the
-	// accumulators start from out, else from +0. vecs is 4 or 2.
+	// accumulators start from out, else from +0. vecs is 4 or 2; 4 is the
+	// faster for any m, and 2 is for the last panel of a matrix with few
+	// rows. Lengths are the caller's word: out, panel and x must hold what
+	// the numbers say. Memory some 100 KiB past the panel may be prefetched,
+	// which needs no memory to be there.
 	Gemm func(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool)
 
 	// ToBF16 rounds to nearest even, subnormals to signed zero, NaN quiet.
@@ -46,7 +51,8 @@ type Set struct {
 	Add func(dst, x []float32)
 	// Axpy: dst += a*x (product rounded).
 	Axpy func(dst, x []float32, a float32)
-	// Max returns the largest element (NaN skipped; -Inf if none).
+	// Max returns the largest element (NaN skipped; -Inf if none; a zero is
+	// +0).
 	Max func(x []float32) float32
 	// ExpSub: dst = exp(x - s); returns the Tree16 sum of dst.
 	ExpSub func(dst, x []float32, s float32) float32
@@ -61,19 +67,19 @@ type Set struct {
 	// NormGateBF16: dst = bf16(((x*s)*w) * act(widen(z))), silu or sigmoid.
 	NormGateBF16 func(dst []uint16, x []float32, s float32, w []float32, z []uint16, silu bool)
 	// MatVec: dst[n] = sum_i v[i] * a[i*stride+n], chain over i ascending
-	// from +0, i < len(v), n < len(dst), len(dst) a multiple of 16.
+	// from +0, i < len(v), n < len(dst). Multiples of 16 are fast.
 	MatVec func(dst, a []float32, stride int, v []float32)
 	// MatVec2: MatVec with two vectors over the same matrix in one pass.
 	MatVec2 func(d0, d1, a []float32, stride int, v0, v1 []float32)
 	// Rank1Add: a[i*stride+n] += (c*k[i]) * u[n], for i < len(k), n < len(u)
-	// a multiple of 16.
+	// best a multiple of 16.
 	Rank1Add func(a []float32, stride int, c float32, k, u []float32)
 	// RotateHalf: for i < len(cos): x0 = x[i], x1 = x[i+len(cos)];
 	// x[i] = x0*cos - x1*sin; x[i+n] = x1*cos + x0*sin (products rounded).
 	RotateHalf func(x, cos, sin []float32)
 	// Conv4BF16: dst[c] = bf16(silu(sum_j taps[j*n+c] * widen(in_j[c]))),
-	// chain over j ascending from +0; in has 4 rows, nil rows are zeros; n =
-	// len(dst).
+	// chain over j ascending from +0; in has 4 rows, nil rows are zeros and
+	// are skipped; n = len(dst).
 	Conv4BF16 func(dst []uint16, taps []float32, in *[4][]uint16)
 	// Top2 returns the two largest elements and their indices, ties to the
 	// lower index, NaN skipped and counted; index -1 where there is none.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"exacta.dev/exacta/kernels"
 )
@@ -30,8 +31,10 @@ var goSet = Set{
 }
 
 // Sets returns the sets that this machine can run, the fastest first; the Go
-// set is always the last. The caller must not change them.
-func Sets() []*Set { return append(machineSets(), &goSet) }
+// set is always the last. It is one list per process; callers must not change it.
+func Sets() []*Set { return allSets() }
+
+var allSets = sync.OnceValue(func() []*Set { return append(machineSets(), &goSet) })
 
 // Pick returns the set of that name. The empty name stands for the environment
 // variable [Env], and for the fastest set where that is empty too. A name that

@@ -56,7 +56,7 @@ func avx512Set(name string) *Set {
 		RotateHalf:      avx512RotateHalf,
 		Conv4BF16:       avx512Conv4BF16,
 		Top2:            avx512Top2,
-		ReadAll:         avx512ReadAll,
+		ReadAll:         avx2ReadAll,
 		HashSegment:     kernels.HashSegmentOf,
 	}
 }

@@ -8,7 +8,6 @@ var otherStubs = []string{
 	"matVec2ISA(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)",
 	"rank1AddISA(a *float32, stride int, c float32, k, u *float32, rows, n int)",
 	"aboveISA(x *float32, blocks int, threshold float32) int",
-	"readAllISA(x *byte, blocks int) uint64",
 }
 
 // matrices writes the FP32 matrix kernels; n is a multiple of 16.
@@ -142,12 +141,6 @@ func (a *asm) rank1Add(i isa) {
 	a.ret()
 }
 
-// scans writes the loops over memory that end in a scalar.
-func (a *asm) scans(i isa) {
-	a.above(i)
-	a.readAll(i)
-}
-
 // above writes the search of Top2: the index of the first block of 64 elements
 // that has one above the threshold or a NaN, or blocks.
 func (a *asm) above(i isa) {
@@ -191,27 +184,22 @@ func (a *asm) above(i isa) {
 	a.ret()
 }
 
-// readAll writes ReadAll over blocks of 512 bytes.
-func (a *asm) readAll(i isa) {
-	name := "readAll" + i.name
-	a.text("func "+name+"(x *byte, blocks int) uint64", name, 0, 24)
+// readAll writes ReadAll over blocks of 512 bytes. Vectors of 256 bits read memory
+// a little faster than those of 512, so all sets share it.
+func (a *asm) readAll() {
+	a.text("func readAll(x *byte, blocks int) uint64", "readAll", 0, 24)
 	a.f("MOVQ x+0(FP), SI")
 	a.f("MOVQ blocks+8(FP), CX")
-	v := &vector{asm: a, isa: i}
-	xor := "VPXORQ"
-	if i.lanes == 8 {
-		xor = "VPXOR"
-	}
 	for k := range 8 {
-		v.zero(k)
+		a.f("VPXOR Y%d, Y%d, Y%d", k, k, k)
 	}
 	loop, end := a.label("loop"), a.label("end")
 	a.f("TESTQ CX, CX")
 	a.f("JLE %s", end)
 	a.f("PCALIGN $32")
 	a.at(loop)
-	for k := range 512 / (4 * i.lanes) {
-		a.f("%s %d(SI), %s%d, %s%d", xor, k*4*i.lanes, i.reg, k%8, i.reg, k%8)
+	for k := range 16 {
+		a.f("VPXOR %d(SI), Y%d, Y%d", 32*k, k%8, k%8)
 	}
 	a.f("ADDQ $512, SI")
 	a.f("DECQ CX")
@@ -219,12 +207,8 @@ func (a *asm) readAll(i isa) {
 	a.at(end)
 	for w := 4; w > 0; w /= 2 {
 		for k := range w {
-			v.op(xor, k+w, k, k)
+			a.f("VPXOR Y%d, Y%d, Y%d", k+w, k, k)
 		}
-	}
-	if i.lanes == 16 {
-		a.f("VEXTRACTI64X4 $1, Z0, Y1")
-		a.f("VPXOR Y1, Y0, Y0")
 	}
 	a.f("VEXTRACTI128 $1, Y0, X1")
 	a.f("VPXOR X1, X0, X0")

@@ -48,7 +48,10 @@ func opFile(i isa) []byte {
 		a.op(o, i)
 	}
 	a.matrices(i)
-	a.scans(i)
+	a.above(i)
+	if i == avx2 {
+		a.readAll()
+	}
 	return []byte(a.String())
 }
 
@@ -134,6 +137,7 @@ func opStubs() ([]byte, error) {
 			fmt.Fprintf(&b, "//go:noescape\nfunc %s\n\n", strings.ReplaceAll(s, "ISA", i.name))
 		}
 	}
+	fmt.Fprintf(&b, "//go:noescape\nfunc readAll(x *byte, blocks int) uint64\n")
 	return format.Source(b.Bytes())
 }
 
