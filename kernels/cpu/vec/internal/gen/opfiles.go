@@ -166,7 +166,7 @@ func (o op) wrapper(b *bytes.Buffer, i isa) {
 	if i.lanes == 8 {
 		n += " &^ 7"
 	}
-	fmt.Fprintf(b, "func %s%s(%s) {\n%s\n", i.go_, title, strings.Join(params, ", "), strings.Join(checks, "\n"))
+	fmt.Fprintf(b, "func %s%s(%s) {\n%s\n", i.prefix, title, strings.Join(params, ", "), strings.Join(checks, "\n"))
 	fmt.Fprintf(b, "n := %s\nif n > 0 {\n%s%s(%s, n)\n}\n", n, o.name, i.name, strings.Join(args, ", "))
 	if i.lanes == 8 {
 		fmt.Fprintf(b, "go%s(%s)\n", title, strings.Join(rest, ", "))

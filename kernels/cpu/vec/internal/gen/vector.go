@@ -4,10 +4,10 @@ import "fmt"
 
 // isa is an instruction set that elementwise kernels are written for.
 type isa struct {
-	name  string // suffix of the assembly functions
-	go_   string // prefix of the Go wrappers
-	reg   string
-	lanes int
+	name   string // suffix of the assembly functions
+	prefix string // prefix of the Go wrappers
+	reg    string
+	lanes  int
 }
 
 var (
