@@ -15,7 +15,11 @@ func newAuditCommand(o *options) *cobra.Command {
 		Long: `audit --only tokens replays a run's prompts by plain decoding of one sequence and
 compares every token, and the hash of every logits row behind one, bit for bit. The
 requests that an interrupted run left unfinished are compared as far as they go.
-Exit code 0: all equal; 1: not, or not checkable here.`,
+Exit code 0: all equal; 1: not, or not checkable here.
+
+--json prints {tokens: {verdict: pass, fail or not checkable, why, run, requests,
+tokens, skipped, unfinished, divergences: [{request, output, position, token, plain,
+...}]}}.`,
 		Example: "  exacta audit runs/quickstart-20260101-120000 --only tokens",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if only != "tokens" {

@@ -17,7 +17,13 @@ func newBenchCommand(o *options) *cobra.Command {
 		Use: "bench", Short: "measure decode, verification and prefill against the machine's limits",
 		Long: `bench measures in interleaved rounds, beside a plain read loop over the same
 weights and the multiply-add peak of the same threads, and prints ratios: absolute
-times say little on shared machines.`,
+times say little on shared machines.
+
+--json prints, for decode, {tok_s, bytes_per_s, ratio_to_read}; for verify, {rows,
+bound}: the time of a step of n rows relative to one of 1 row, and to the larger of
+that and its multiply-adds at the peak, by n; for prefill, {tok_s, ratio_to_peak}; each
+with all, everything that was measured, which is what kernels prints: {model, backend,
+rounds, machine, decode, verify, draft, prefill, memory}.`,
 		Example: "  exacta bench decode\n  exacta bench verify --shape qwen3-0.6b --rows 1,2,4,8\n  exacta bench prefill --shape qwen3-0.6b\n  exacta bench oracle --tokens 1000",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

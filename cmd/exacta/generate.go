@@ -33,7 +33,11 @@ func newGenerateCommand(o *options) *cobra.Command {
 		Use: "generate PROMPT", Short: "continue a prompt, streamed and coloured by how each token came", Args: cobra.ExactArgs(1),
 		Long: `generate streams the continuation of a prompt. In a terminal, accepted drafts are
 green, corrections of a rejected draft red, bonus tokens after a draft that was
-accepted whole cyan, and tokens of steps without drafts plain.`,
+accepted whole cyan, and tokens of steps without drafts plain.
+
+--json prints {text (without the prompt), prompt_tokens, tokens: [{id, kind: accepted,
+correction, bonus or sampled}], finish, drafter, k, rule, proposed, accepted, steps,
+accept_length, tok_s, simulated}.`,
 		Example: `  exacta generate "package main"
   exacta generate --draft none --json "func Max(a, b int) int {"
   exacta generate --draft mtp --k 4 --rule coupled --temperature 0.8 --seed 7 "type Server struct {"`,

@@ -64,10 +64,10 @@ func TestRunJSON(t *testing.T) {
 	require.Len(t, runs, 3)
 	for i, want := range []string{"none", "ngram", "mtp"} {
 		r := runs[i].(map[string]any)
-		require.Subset(t, keys(r), []string{
-			"accept_length", "acceptance_by_position", "concurrency", "decode_ratio", "decode_tok_s", "draft_share", "drafter", "exact", "k",
-			"preemptions", "ratio_to_plain", "rule", "simulated", "step_ms", "strategy", "tok_s", "tokens",
-		})
+		require.Equal(t, []string{
+			"accept_length", "acceptance_by_position", "concurrency", "decode_ratio", "decode_tok_s", "draft_share", "drafter", "exact",
+			"fresh_accept_length", "fresh_ratio", "k", "preemptions", "ratio_to_plain", "repeated_4grams", "rule", "simulated", "step_ms", "strategy", "tok_s", "tokens",
+		}, keys(r))
 		require.Equal(t, want, r["drafter"])
 		require.Equal(t, true, r["exact"])
 		require.Equal(t, false, r["simulated"])

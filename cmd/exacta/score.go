@@ -24,7 +24,11 @@ func newScoreCommand(o *options) *cobra.Command {
 		Long: `score runs token ids through a model in one prefill and prints, for each, its
 log-probability and the five largest logits of its row, then the greedy
 continuation with the gap between the two largest logits. It is the tool with
-which our arithmetic is compared with that of other engines.`,
+which our arithmetic is compared with that of other engines.
+
+--json prints {model, backend, positions: [{id, logprob (null for the first), top:
+[{id, logit}]}], continuation: [{id, gap}]}. --logits writes a safetensors file with a
+tensor logits, F32 [positions, vocabulary].`,
 		Example: `  exacta score --ids 1,2,3 --continue 8
   exacta score --model DIR --ids-file ids.json --logits logits.safetensors --backend ref --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

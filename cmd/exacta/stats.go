@@ -19,7 +19,16 @@ func newStatsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "stats RUN", Short: "acceptance statistics from a run's records", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: directories,
-		Example:           "  exacta stats runs/quickstart-20260101-120000\n  exacta stats RUN --json",
+		Long: `stats computes acceptance and times from the records of a run, and from nothing
+else: one line for each point (strategy, k, rule, concurrency) and round.
+
+--json prints {run, provenance, points: [{point, steps, verifications, drafted,
+proposed, accepted, real_accepted, emitted, accept_length, accept_length_macro,
+emitted_per_verification, draft_accept_rate, acceptance_by_position,
+acceptance_conditional, histogram, preemptions, cached_tokens, simulated,
+engine_steps, total_seconds, draft_seconds, verify_seconds, draft_share,
+decode_step_ms, decode_tok_s}]}.`,
+		Example: "  exacta stats runs/quickstart-20260101-120000\n  exacta stats RUN --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := acceptance.Open(args[0])
 			if err != nil {
