@@ -60,6 +60,7 @@ func TestConfigRefuses(t *testing.T) {
 		"prompts:\n  limits: 3" + rest:                                 "x.yaml:2: prompts.limits: unknown key",
 		"name: a" + rest + "  knob: 3":                                 "x.yaml:5: strategies[0].knob: unknown key",
 		"sampling: {temprature: 1}" + rest:                             "x.yaml:1: sampling.temprature: unknown key",
+		`"a\nb": 1` + rest:                                             "x.yaml:1: a b: unknown key",
 		"engine: {prefixcache: true}" + rest:                           "x.yaml:1: engine.prefixcache: unknown key",
 		settings("mi_match: 1"):                                        "x.yaml:6: strategies[0].config.mi_match: unknown key",
 		"strategies: [{drafter: mtp, k: [1], config: {min_match: 1}}]": "x.yaml:1: strategies[0].config.min_match: unknown key",
@@ -160,6 +161,11 @@ strategies:
 // Whatever the text is, ParseConfig takes it or says on one line what is wrong.
 func FuzzParseConfig(f *testing.F) {
 	f.Add(quickstart)
+	all := Default()
+	all.Strategies = []Strategy{{Drafter: "ngram", K: []int{1, 2}, Config: map[string]any{"max_match": 3}}}
+	text, err := yaml.Marshal(all) // every key
+	require.NoError(f, err)
+	f.Add(text)
 	f.Add([]byte("strategies:\n- drafter: ngram\n  k: [2]\n  config: {min_match: 1}\n"))
 	f.Add([]byte("strategies: [{drafter: none, rule: coupled}]\nsampling: {temperature: .5, seed: 0x1f}\n"))
 	f.Add([]byte("a: &a [*a]\n<<: *a\n"))

@@ -24,7 +24,7 @@ func placed(name string, line int, key, what string) error {
 		name = fmt.Sprintf("%s:%d", name, line)
 	}
 	if key != "" {
-		name += ": " + key
+		name += ": " + oneLine(key)
 	}
 	return fmt.Errorf("%s: %s", name, what)
 }
