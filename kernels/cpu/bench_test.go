@@ -12,9 +12,9 @@ import (
 )
 
 // noise is a source of BF16 weights of small random size, any length.
-type noise struct{ scale uint16 }
+type noise struct{}
 
-func (n noise) ReadAt(p []byte, off int64) (int, error) {
+func (noise) ReadAt(p []byte, off int64) (int, error) {
 	x := uint64(off)*0x9e3779b97f4a7c15 + 1
 	for i := 0; i+1 < len(p); i += 2 {
 		x ^= x << 13
@@ -143,7 +143,7 @@ func (b *bench) forward(q kernels.Queue, t *kernels.Batch) {
 	q.Commit(b.c, t, b.kept)
 }
 
-// rowsAt records a pass of n rows at position start that commits nothing.
+// program captures a pass of n rows at position start that commits nothing.
 func (b *bench) program(start, n int) kernels.Program {
 	full := b.batch(1, n, n)
 	t := b.lay(full, piece{0, start, n})
@@ -158,14 +158,21 @@ func (b *bench) run(p kernels.Program) {
 	require.NoError(b.t, b.q.Err())
 }
 
+// timed returns the wall time of f as a function.
+func timed(f func()) func() time.Duration {
+	return func() time.Duration {
+		t := time.Now()
+		f()
+		return time.Since(t)
+	}
+}
+
 // best interleaves the functions and returns the shortest time of each.
-func best(rounds int, fs ...func()) []time.Duration {
+func best(rounds int, fs ...func() time.Duration) []time.Duration {
 	out := make([]time.Duration, len(fs))
 	for range rounds {
 		for i, f := range fs {
-			t := time.Now()
-			f()
-			if d := time.Since(t); out[i] == 0 || d < out[i] {
+			if d := f(); out[i] == 0 || d < out[i] {
 				out[i] = d
 			}
 		}
@@ -193,11 +200,13 @@ func BenchmarkRows(b *testing.B) {
 			m := newBench(b, s, 0, 128)
 			m.prefix(100)
 			rows := []int{1, 2, 4, 6, 8, 12}
-			var fs []func()
-			fs = append(fs, func() { m.rig.b.ReadWeights(1) })
+			fs := []func() time.Duration{func() time.Duration {
+				_, took := m.rig.b.ReadWeights(1)
+				return took
+			}}
 			for _, n := range rows {
 				p := m.program(100, n)
-				fs = append(fs, func() { m.run(p) })
+				fs = append(fs, timed(func() { m.run(p) }))
 			}
 			var d []time.Duration
 			for b.Loop() {
@@ -224,12 +233,15 @@ func BenchmarkPrefill(b *testing.B) {
 			var macs int64
 			var d []time.Duration
 			for b.Loop() {
-				d = best(5, func() { macs, _ = r.b.PeakMACs(3000000) }, func() {
+				d = best(5, func() (took time.Duration) {
+					macs, took = r.b.PeakMACs(300000)
+					return took
+				}, timed(func() {
 					for range 4 {
 						r.q.MatMul(y, w, x, kernels.Linear{})
 					}
 					require.NoError(b, r.q.Err())
-				})
+				}))
 			}
 			peak := float64(macs) / d[0].Seconds()
 			rate := 4 * float64(c.rows*c.n*c.k) / d[1].Seconds()
@@ -245,7 +257,6 @@ func BenchmarkBarrier(b *testing.B) {
 	for _, n := range []int{1, 2, 3} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := newRig(b, n, "")
-			x := r.alloc(kernels.BF16, 1, 64)
 			const ops = 1000
 			p, err := r.q.Capture(kernels.GraphKey{}, func(q kernels.Queue) {
 				for range ops {
@@ -253,7 +264,6 @@ func BenchmarkBarrier(b *testing.B) {
 				}
 			})
 			require.NoError(b, err)
-			_ = x
 			for b.Loop() {
 				r.q.Run(p)
 				require.NoError(b, r.q.Err())
