@@ -20,7 +20,8 @@ type Set struct {
 	// Name as in EXACTA_KERNELS: "avx512bf16", "avx512f", "avx2", "go".
 	Name string
 	// MaxM4 and MaxM2 are the rows that Gemm takes in one tile with vecs 4
-	// and 2. Any m works; multiples of these waste least.
+	// and 2. Any m works, a whole prefill chunk included; multiples of these
+	// waste least.
 	MaxM4, MaxM2 int
 
 	// Gemm computes out[r*outStride+n] (+)= sum over K of x[r*xStride+k] *
