@@ -121,7 +121,7 @@ func TestMatMulPaired(t *testing.T) {
 // A row gives the same bits in every batch, with every number of threads and
 // every kernel set.
 func TestMatMulRowsAlone(t *testing.T) {
-	const rows, n, k = 70, 300, 514
+	const rows, n, k = 70, 300, 1030
 	x := random(2, rows*k, 1)
 	var want []uint16
 	for _, set := range sets() {
