@@ -266,6 +266,7 @@ def main():
     ap.add_argument("--prompts", default=os.path.join(ASSETS, "prompts.jsonl"))
     ap.add_argument("--write", default=os.path.join(ASSETS, "prompts.jsonl"))
     ap.add_argument("--dump", default="", help="file name stem for the continuations themselves")
+    ap.add_argument("--assets", default=ASSETS)
     ap.add_argument("--threads", type=int, default=torch.get_num_threads())
     a = ap.parse_args()
     torch.set_num_threads(a.threads)
@@ -274,7 +275,7 @@ def main():
         with open(a.write, "w") as f:
             f.writelines(json.dumps(p, ensure_ascii=False) + "\n" for p in cut_prompts(files, tok))
         return
-    m = M.load(ASSETS)
+    m = M.load(a.assets)
     out = {}
     if a.what in ("agree", "all"):
         out["transformers"] = agree(m, files, tok)
