@@ -39,8 +39,9 @@ type BenchOptions struct {
 	Steps           int // decode steps per round and row count
 }
 
-// BenchResult holds what one interleaved run measured. Times are the best of
-// the rounds; ratios compare figures of the same run.
+// BenchResult holds what one interleaved run measured. Times and rates are the
+// best seen; ratios are medians over samples of which each has the machine's
+// limits measured right beside it.
 type BenchResult struct {
 	Model   string       `json:"model"`
 	Info    kernels.Info `json:"backend"`
@@ -111,9 +112,10 @@ type bench struct {
 	entry *registry.Entry
 	rand  *rand.Rand
 	res   BenchResult
-	best  map[int]int64 // step time by rows, ns
-	pre   int64
-	draft int64 // drafting time of a step with benchDrafts drafts, ns
+
+	samples  map[int][]benchSample // steps by rows
+	prefills []benchSample
+	draft    int64 // least drafting time of a step with benchDrafts drafts, ns
 }
 
 // benchDrafts is the k at which the cost of a draft is measured: k heads, k-1
@@ -144,7 +146,7 @@ func Bench(ctx context.Context, o BenchOptions, progress func(string)) (res *Ben
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	b := &bench{o: o, rand: rand.New(rand.NewPCG(3, 4)), best: map[int]int64{}}
+	b := &bench{o: o, rand: rand.New(rand.NewPCG(3, 4)), samples: map[int][]benchSample{}}
 	if !slices.Contains(b.o.Rows, 1) {
 		b.o.Rows = append([]int{1}, b.o.Rows...)
 	}
@@ -185,35 +187,37 @@ func (b *bench) open() error {
 	return nil
 }
 
-// round measures everything once. The machine's limits are sampled as often as
-// steps are, and each sample is about as long as a step, so that the best of
-// both were equally lucky.
+// benchSample is one measured pass with the machine's limits right beside it: on a
+// shared machine the limits themselves change from one second to the next, so
+// ratios are taken within a sample and their median is reported.
+type benchSample struct {
+	ns   int64
+	read float64 // bytes/s of the read loop
+	peak float64 // multiply-adds/s
+}
+
+// round measures everything once.
 func (b *bench) round() error {
 	for _, rows := range b.o.Rows {
-		b.limits((b.o.Steps + 1) / 2)
 		if err := b.steps(rows); err != nil {
 			return err
 		}
-		b.limits((b.o.Steps + 1) / 2)
 	}
 	if err := b.drafts(); err != nil {
 		return err
 	}
-	if err := b.prefill(); err != nil {
-		return err
-	}
-	b.limits(1)
-	return nil
+	return b.prefill()
 }
 
 // limits samples the read loop and the arithmetic peak.
-func (b *bench) limits(samples int) {
-	for range samples {
-		bytes, took := b.be.ReadWeights(1)
-		b.res.Machine.ReadBytesS = max(b.res.Machine.ReadBytesS, float64(bytes)/took.Seconds())
-		macs, took := b.be.PeakMACs(peakIterations)
-		b.res.Machine.PeakMACS = max(b.res.Machine.PeakMACS, float64(macs)/took.Seconds())
-	}
+func (b *bench) limits(ns int64) benchSample {
+	bytes, took := b.be.ReadWeights(1)
+	s := benchSample{ns: ns, read: float64(bytes) / took.Seconds()}
+	macs, took := b.be.PeakMACs(peakIterations)
+	s.peak = float64(macs) / took.Seconds()
+	b.res.Machine.ReadBytesS = max(b.res.Machine.ReadBytesS, s.read)
+	b.res.Machine.PeakMACS = max(b.res.Machine.PeakMACS, s.peak)
+	return s
 }
 
 // peakIterations make a sample of the arithmetic peak of about a millisecond.
@@ -221,33 +225,28 @@ const peakIterations = 100_000
 
 // steps measures verification steps of the given rows behind a prompt.
 func (b *bench) steps(rows int) error {
-	best := int64(0)
 	rec := engine.RecorderFunc(func(r *engine.Record) error {
-		if r.Phase == engine.Decode && int(r.Rows) == rows && (best == 0 || r.VerifyNs < best) {
-			best = r.VerifyNs
+		if r.Phase == engine.Decode && int(r.Rows) == rows {
+			b.samples[rows] = append(b.samples[rows], b.limits(r.VerifyNs))
 		}
 		return nil
 	})
 	// A step drafts no more than there is room for: that many tokens at least.
-	if err := b.run(rec, b.garbage(), b.o.Prompt, 1+max(b.o.Steps, rows), rows-1); err != nil {
-		return err
-	}
-	if old := b.best[rows]; old == 0 || best < old {
-		b.best[rows] = best
-	}
-	return nil
+	return b.run(rec, b.garbage(), b.o.Prompt, 1+max(b.o.Steps, rows), rows-1)
 }
 
 // prefill measures the prompt of the longest sequence, read in one chunk.
 func (b *bench) prefill() error {
-	n := b.o.Context - 2
+	before := b.limits(0)
 	return b.run(engine.RecorderFunc(func(r *engine.Record) error {
-		if r.Phase == engine.Prefill && (b.pre == 0 || r.VerifyNs < b.pre) {
-			b.pre = r.VerifyNs
+		if r.Phase == engine.Prefill {
+			s := b.limits(r.VerifyNs)
+			s.peak = (s.peak + before.peak) / 2
+			b.prefills = append(b.prefills, s)
 			b.res.Prefill.Tokens = int(r.Rows)
 		}
 		return nil
-	}), b.garbage(), n, 1, 0)
+	}), b.garbage(), b.o.Context-2, 1, 0)
 }
 
 func (b *bench) garbage() engine.Drafter { return &garbage{b.rand, b.m.Config.VocabSize} }
@@ -304,27 +303,50 @@ func (b *bench) run(rec engine.Recorder, d engine.Drafter, prompt, tokens, k int
 	return nil
 }
 
-// finish turns times into rates and ratios.
+// least is the shortest time of a list of samples.
+func least(list []benchSample) float64 {
+	ns := list[0].ns
+	for _, s := range list {
+		ns = min(ns, s.ns)
+	}
+	return float64(ns)
+}
+
+// over returns the median of f over samples.
+func over(list []benchSample, f func(s benchSample) float64) float64 {
+	x := make([]float64, len(list))
+	for i, s := range list {
+		x[i] = f(s)
+	}
+	return median(x)
+}
+
+// finish turns samples into rates (of the best) and ratios (medians).
 func (b *bench) finish() {
 	r := &b.res
-	one := float64(b.best[1])
-	params := float64(b.m.StepParams())
-	r.Decode.StepMs = one / 1e6
-	r.Decode.TokS = 1e9 / one
-	r.Decode.BytesS = 2 * params * r.Decode.TokS
-	r.Decode.RatioToRead = r.Decode.BytesS / r.Machine.ReadBytesS
+	bytes := 2 * float64(b.m.StepParams())
+	// A step's time in units of the read loop beside it.
+	reads := func(s benchSample) float64 { return float64(s.ns) / 1e9 * s.read / bytes }
+	one := over(b.samples[1], reads)
+	r.Decode.StepMs = least(b.samples[1]) / 1e6
+	r.Decode.TokS = 1e3 / r.Decode.StepMs
+	r.Decode.BytesS = bytes * r.Decode.TokS
+	r.Decode.RatioToRead = 1 / one
 	r.Verify.Rows, r.Verify.Bound, r.Verify.Ms = map[string]float64{}, map[string]float64{}, map[string]float64{}
-	for rows, ns := range b.best {
+	for rows, list := range b.samples {
 		key := strconv.Itoa(rows)
-		bound := max(one, 1e9*params*float64(rows)/r.Machine.PeakMACS)
-		r.Verify.Rows[key], r.Verify.Bound[key], r.Verify.Ms[key] = float64(ns)/one, float64(ns)/bound, float64(ns)/1e6
+		r.Verify.Ms[key] = least(list) / 1e6
+		r.Verify.Rows[key] = over(list, reads) / one
+		r.Verify.Bound[key] = over(list, func(s benchSample) float64 {
+			return float64(s.ns) / 1e9 / max(one*bytes/s.read, bytes/2*float64(rows)/s.peak)
+		})
 	}
 	if b.draft > 0 {
-		r.Draft = &DraftCost{Ms: float64(b.draft) / benchDrafts / 1e6, StepShare: float64(b.draft) / benchDrafts / one}
+		r.Draft = &DraftCost{Ms: float64(b.draft) / benchDrafts / 1e6, StepShare: float64(b.draft) / benchDrafts / least(b.samples[1])}
 	}
-	seconds := float64(b.pre) / 1e9
-	r.Prefill.TokS = float64(r.Prefill.Tokens) / seconds
-	r.Prefill.RatioToPeak = b.m.PrefillMACs(r.Prefill.Tokens) / seconds / r.Machine.PeakMACS
+	macs := b.m.PrefillMACs(r.Prefill.Tokens)
+	r.Prefill.TokS = 1e9 * float64(r.Prefill.Tokens) / least(b.prefills)
+	r.Prefill.RatioToPeak = over(b.prefills, func(s benchSample) float64 { return macs / (float64(s.ns) / 1e9) / s.peak })
 	mem := b.be.Memory()
 	r.Memory.Weights = mem[kernels.Weights]
 	r.Memory.Ratio = float64(r.Memory.Resident) / float64(r.Memory.Weights+r.Memory.Caches)

@@ -96,7 +96,7 @@ func benchJSON(part string, r *experiments.BenchResult) any {
 
 func printBench(cmd *cobra.Command, part string, r *experiments.BenchResult) error {
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%s on %s (%s, %s, %d threads), best of %d interleaved rounds\n", r.Model, r.Info.Name, r.Info.Device, r.Info.Kernels, r.Info.Threads, r.Rounds)
+	fmt.Fprintf(w, "%s on %s (%s, %s, %d threads), %d interleaved rounds: best times, median ratios\n", r.Model, r.Info.Name, r.Info.Device, r.Info.Kernels, r.Info.Threads, r.Rounds)
 	fmt.Fprintf(w, "machine   read loop over the weights %.1f GB/s, peak %.1f GMAC/s\n", r.Machine.ReadBytesS/1e9, r.Machine.PeakMACS/1e9)
 	all := part == "kernels"
 	if all || part == "decode" {
