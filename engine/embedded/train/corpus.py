@@ -110,7 +110,8 @@ def read_module(root, test_share=0.25):
 
 def fetch(path, version, cache):
     """Downloads one module through the ordinary client and returns its folder."""
-    env = dict(os.environ, GOMODCACHE=cache, GOFLAGS="-modcacherw", GOTOOLCHAIN="local", GO111MODULE="on")
+    env = dict(os.environ, GOMODCACHE=os.path.abspath(cache), GOFLAGS="-modcacherw", GOTOOLCHAIN="local", GO111MODULE="on")
+    cache = os.path.abspath(cache)
     work = os.path.join(cache, "..", "w")
     os.makedirs(work, exist_ok=True)
     root = os.path.join(cache, escape(path) + "@" + escape(version))

@@ -195,10 +195,10 @@ def pack(job):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("step", choices=["corpus", "tokenizer", "shards"])
-    ap.add_argument("--cache", default="/tmp/emb/mod")
-    ap.add_argument("--out", default="/tmp/emb/data")
+    ap.add_argument("--cache", default="work/mod")
+    ap.add_argument("--out", default="work/data")
     ap.add_argument("--assets", default=os.path.dirname(HERE))
-    ap.add_argument("--shards", default="/tmp/emb/shards")
+    ap.add_argument("--shards", default="work/shards")
     ap.add_argument("--parts", type=int, default=2)
     ap.add_argument("--per-part", type=int, default=8)
     a = ap.parse_args()

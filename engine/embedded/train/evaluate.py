@@ -261,12 +261,13 @@ def cut_prompts(files, tok, count=48):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("what", choices=["bpc", "overlap", "generate", "agree", "prompts", "all"])
-    ap.add_argument("--heldout", default="/tmp/emb/data/heldout.jsonl")
-    ap.add_argument("--corpus", default="/tmp/emb/data/corpus.jsonl")
+    ap.add_argument("--heldout", default="work/data/heldout.jsonl")
+    ap.add_argument("--corpus", default="work/data/corpus.jsonl")
     ap.add_argument("--prompts", default=os.path.join(ASSETS, "prompts.jsonl"))
     ap.add_argument("--write", default=os.path.join(ASSETS, "prompts.jsonl"))
     ap.add_argument("--dump", default="", help="file name stem for the continuations themselves")
     ap.add_argument("--assets", default=ASSETS)
+    ap.add_argument("--stride", type=int, default=1, help="bits per character of every n-th file only")
     ap.add_argument("--threads", type=int, default=torch.get_num_threads())
     a = ap.parse_args()
     torch.set_num_threads(a.threads)
@@ -282,7 +283,7 @@ def main():
     if a.what in ("generate", "all"):
         out["generation"] = generate(m, tok, [json.loads(ln) for ln in open(a.prompts)], files, a.dump)
     if a.what in ("bpc", "all"):
-        out["held_out"] = bpc(m, tok, files)
+        out["held_out"] = bpc(m, tok, files[::a.stride])
     if a.what in ("overlap", "all"):
         out["lines_seen_in_corpus"] = overlap(files, a.corpus)
     print(json.dumps(out, indent=1))

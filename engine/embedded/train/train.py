@@ -543,7 +543,7 @@ def main():
     ap.add_argument("--tokens", nargs="*", default=[])
     ap.add_argument("--held", default="")
     ap.add_argument("--out", default="")
-    ap.add_argument("--work", default="/root/work")
+    ap.add_argument("--work", default="work/run")
     ap.add_argument("--rows", type=int, default=64)
     ap.add_argument("--seconds", type=float, default=60)
     ap.add_argument("--draft-seconds", type=float, default=0)
