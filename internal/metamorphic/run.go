@@ -57,11 +57,10 @@ type trace struct {
 
 // Suite runs programs over one model.
 type Suite struct {
-	Source      model.Source
-	KernelSets  []string
-	Coverage    Coverage
-	loaded      map[string]*model.Model // by backend options
-	referencing *model.Model
+	Source     model.Source
+	KernelSets []string
+	Coverage   Coverage
+	loaded     map[string]*model.Model // by backend options
 }
 
 // NewSuite makes a suite over a model source.
