@@ -13,7 +13,7 @@ test:
 
 # The race detector needs cgo and a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -race -short ./engine/... ./kernels/cpu/... ./kernels/fakedev/... ./acceptance/... ./internal/metamorphic/...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./engine/... ./kernels/cpu/... ./acceptance/...
 
 # Longer runs of the random suites.
 soak:
@@ -38,7 +38,7 @@ FUZZTIME ?= 10s
 fuzz:
 	@for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$p || exit 1; done; done
 
 # On a machine with an NVIDIA GPU. The binary runs without Go, so it can be built
 # here (make test-gpu RUN=false) and carried there with engine/embedded.
