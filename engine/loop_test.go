@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -121,7 +122,10 @@ func TestLoopIsStepEmbedded(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, entry.Close()) })
 	reqs := loopRequests(vocab)
 	for i, text := range []string{"package main\n\nimport (\n\t\"fmt\"\n", "func (s *Server) handle(w http.ResponseWriter, r *http.Request) {\n\tif err := "} {
-		reqs[i].Prompt = entry.Tokenizer.Encode(text, true)
+		// A few tokens before a border, so that it is crossed whatever the
+		// weights accept.
+		ids := entry.Tokenizer.Encode(strings.Repeat("// A line that says nothing.\n", 20)+text, true)
+		reqs[i].Prompt = ids[len(ids)-(kernels.WindowTokens-6):]
 	}
 	accepted := loopIsStep(t, fakedev.New(newCPU(t)), entry.Source, reqs)
 	t.Logf("%d of %d drafts accepted", accepted, 2*loopSteps*loopK)
