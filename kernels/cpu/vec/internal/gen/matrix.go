@@ -18,7 +18,8 @@ func (a *asm) matrices(i isa) {
 }
 
 // matVec writes MatVec for one or two vectors: blocks of columns, as wide as
-// the accumulators allow and then 16 by 16, each a chain down the rows.
+// the accumulators allow and then narrower, by halves, down to 16, each a chain
+// down the rows.
 func (a *asm) matVec(i isa, vectors int) {
 	name, args := "matVec"+i.name, "(dst, a *float32, stride int, v *float32, rows, n int)"
 	if vectors == 2 {
@@ -47,7 +48,7 @@ func (a *asm) matVec(i isa, vectors int) {
 	if i.lanes == 8 {
 		wide = 8 / vectors
 	}
-	for _, regs := range []int{wide, 16 / i.lanes} {
+	for regs := wide; regs*i.lanes >= 16; regs /= 2 {
 		a.columns(i, regs, out, in)
 	}
 	a.ret()
