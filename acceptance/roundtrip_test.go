@@ -22,13 +22,17 @@ func randomRecord(t *testing.T, r *rand.Rand, step int64) *engine.Record {
 		f := v.Field(i)
 		switch f.Kind() {
 		case reflect.String:
-			f.SetString([]string{"a/b", "прот", "line\nbreak", "\"", "exacta.checksum"}[r.IntN(5)])
+			f.SetString([]string{"", "a/b", "прот", "line\nbreak", "\"", "exacta.checksum"}[r.IntN(6)])
 		case reflect.Int32:
 			f.SetInt(1 + r.Int64N(largest))
 		case reflect.Int64:
 			f.SetInt(1 + r.Int64N(math.MaxInt64))
 		case reflect.Bool:
 			f.SetBool(r.IntN(8) > 0)
+		case reflect.Struct: // counters
+			for j := range f.NumField() {
+				f.Field(j).SetUint(1 + r.Uint64N(math.MaxInt64))
+			}
 		case reflect.Slice:
 			f.Set(reflect.MakeSlice(f.Type(), 1+r.IntN(9), 20))
 		default:
@@ -36,6 +40,7 @@ func randomRecord(t *testing.T, r *rand.Rand, step int64) *engine.Record {
 		}
 	}
 	rec.Step = step
+	rec.Simulated = rec.Simulation != ""
 	rec.Phase = []engine.Phase{engine.Prefill, engine.Decode}[r.IntN(2)]
 	rec.NextKind = []engine.NextKind{engine.NextBonus, engine.NextCorrection, engine.NextSampled, engine.NextNone}[r.IntN(4)]
 	for _, ids := range [][]int32{rec.ProposedIDs, rec.TargetIDs, rec.EmittedIDs} {

@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/kernels"
 )
 
 // SchemaVersion is the version of the record columns. It changes whenever a
 // column does; a Reader accepts its own version only.
-const SchemaVersion = "1"
+const SchemaVersion = "2"
 
 // Keys of the file metadata.
 const (
@@ -19,39 +20,60 @@ const (
 
 // row is a record as it lies in Parquet. SCHEMA.md documents each column.
 type row struct {
-	Run            string    `parquet:"run,dict"`
-	Request        string    `parquet:"request,dict"`
-	Sequence       int64     `parquet:"sequence,delta"`
-	Step           int64     `parquet:"step,delta"`
-	SeqStep        int32     `parquet:"seq_step"`
-	Phase          string    `parquet:"phase,dict"`
-	Batch          int32     `parquet:"batch"`
-	BatchRows      int32     `parquet:"batch_rows"`
-	PrefillTokens  int32     `parquet:"prefill_tokens"`
-	Position       int32     `parquet:"position"`
-	Rows           int32     `parquet:"rows"`
-	Cached         int32     `parquet:"cached"`
-	Preemptions    int32     `parquet:"preemptions"`
-	Drafter        string    `parquet:"drafter,dict"`
-	Rule           string    `parquet:"rule,dict"`
-	KPlanned       int32     `parquet:"k_planned"`
-	KExecuted      int32     `parquet:"k_executed"`
-	TreeNodes      int32     `parquet:"tree_nodes"`
-	ProposedIDs    []int32   `parquet:"proposed_ids,list"`
-	TargetIDs      []int32   `parquet:"target_ids,list"`
-	Accepted       int32     `parquet:"accepted"`
-	NextID         int32     `parquet:"next_id"`
-	NextKind       string    `parquet:"next_kind,dict"`
-	EmittedIDs     []int32   `parquet:"emitted_ids,list"`
-	Emitted        int32     `parquet:"emitted"`
-	Simulated      bool      `parquet:"simulated"`
-	RealAccepted   int32     `parquet:"real_accepted"`
-	ForcedAccepted int32     `parquet:"forced_accepted"`
-	Gaps           []float32 `parquet:"gaps,list"`
-	Hashes         []uint64  `parquet:"hashes,list"`
-	DraftNs        int64     `parquet:"draft_ns"`
-	VerifyNs       int64     `parquet:"verify_ns"`
-	TotalNs        int64     `parquet:"total_ns"`
+	Run                   string    `parquet:"run,dict"`
+	Request               string    `parquet:"request,dict"`
+	Sequence              int64     `parquet:"sequence,delta"`
+	Step                  int64     `parquet:"step,delta"`
+	SeqStep               int32     `parquet:"seq_step"`
+	Phase                 string    `parquet:"phase,dict"`
+	Batch                 int32     `parquet:"batch"`
+	BatchRows             int32     `parquet:"batch_rows"`
+	PrefillTokens         int32     `parquet:"prefill_tokens"`
+	Position              int32     `parquet:"position"`
+	Rows                  int32     `parquet:"rows"`
+	Cached                int32     `parquet:"cached"`
+	Preemptions           int32     `parquet:"preemptions"`
+	Drafter               string    `parquet:"drafter,dict"`
+	Rule                  string    `parquet:"rule,dict"`
+	KPlanned              int32     `parquet:"k_planned"`
+	KExecuted             int32     `parquet:"k_executed"`
+	TreeNodes             int32     `parquet:"tree_nodes"`
+	ProposedIDs           []int32   `parquet:"proposed_ids,list"`
+	TargetIDs             []int32   `parquet:"target_ids,list"`
+	Accepted              int32     `parquet:"accepted"`
+	NextID                int32     `parquet:"next_id"`
+	NextKind              string    `parquet:"next_kind,dict"`
+	EmittedIDs            []int32   `parquet:"emitted_ids,list"`
+	Emitted               int32     `parquet:"emitted"`
+	Simulated             bool      `parquet:"simulated"`
+	Simulation            string    `parquet:"simulation,dict"`
+	RealAccepted          int32     `parquet:"real_accepted"`
+	RealNextID            int32     `parquet:"real_next_id"`
+	ForcedAccepted        int32     `parquet:"forced_accepted"`
+	RankHashes            []uint64  `parquet:"rank_hashes,list"`
+	Gaps                  []float32 `parquet:"gaps,list"`
+	Hashes                []uint64  `parquet:"hashes,list"`
+	DraftNs               int64     `parquet:"draft_ns"`
+	VerifyNs              int64     `parquet:"verify_ns"`
+	TotalNs               int64     `parquet:"total_ns"`
+	DraftWorkOps          uint64    `parquet:"draft_ops"`
+	DraftWorkLaunches     uint64    `parquet:"draft_launches"`
+	DraftWorkMatMulRows   uint64    `parquet:"draft_matmul_rows"`
+	DraftWorkMACs         uint64    `parquet:"draft_macs"`
+	DraftWorkWeightBytes  uint64    `parquet:"draft_weight_bytes"`
+	DraftWorkAttendRows   uint64    `parquet:"draft_attend_rows"`
+	DraftWorkKVTokens     uint64    `parquet:"draft_kv_tokens"`
+	DraftWorkDeltaRows    uint64    `parquet:"draft_delta_rows"`
+	DraftWorkLogitRows    uint64    `parquet:"draft_logit_rows"`
+	TargetWorkOps         uint64    `parquet:"target_ops"`
+	TargetWorkLaunches    uint64    `parquet:"target_launches"`
+	TargetWorkMatMulRows  uint64    `parquet:"target_matmul_rows"`
+	TargetWorkMACs        uint64    `parquet:"target_macs"`
+	TargetWorkWeightBytes uint64    `parquet:"target_weight_bytes"`
+	TargetWorkAttendRows  uint64    `parquet:"target_attend_rows"`
+	TargetWorkKVTokens    uint64    `parquet:"target_kv_tokens"`
+	TargetWorkDeltaRows   uint64    `parquet:"target_delta_rows"`
+	TargetWorkLogitRows   uint64    `parquet:"target_logit_rows"`
 }
 
 func toRow(run string, r *engine.Record) row {
@@ -61,9 +83,18 @@ func toRow(run string, r *engine.Record) row {
 		Cached: r.Cached, Preemptions: r.Preemptions, Drafter: r.Drafter, Rule: r.Rule, KPlanned: r.KPlanned,
 		KExecuted: r.KExecuted, TreeNodes: r.TreeNodes, ProposedIDs: r.ProposedIDs, TargetIDs: r.TargetIDs,
 		Accepted: int32(r.Accepted), NextID: r.NextID, NextKind: string(r.NextKind), EmittedIDs: r.EmittedIDs,
-		Emitted: int32(r.Emitted()), Simulated: r.Simulated, RealAccepted: int32(r.RealAccepted),
-		ForcedAccepted: int32(r.ForcedAccepted), Gaps: r.Gaps, Hashes: r.Hashes,
+		Emitted: int32(r.Emitted()), Simulated: r.Simulated, Simulation: r.Simulation, RealAccepted: int32(r.RealAccepted), RealNextID: r.RealNextID,
+		ForcedAccepted: int32(r.ForcedAccepted), RankHashes: r.RankHashes, Gaps: r.Gaps, Hashes: r.Hashes,
 		DraftNs: r.DraftNs, VerifyNs: r.VerifyNs, TotalNs: r.TotalNs,
+		DraftWorkOps: r.DraftWork.Ops, TargetWorkOps: r.TargetWork.Ops,
+		DraftWorkLaunches: r.DraftWork.Launches, TargetWorkLaunches: r.TargetWork.Launches,
+		DraftWorkMatMulRows: r.DraftWork.MatMulRows, TargetWorkMatMulRows: r.TargetWork.MatMulRows,
+		DraftWorkMACs: r.DraftWork.MACs, TargetWorkMACs: r.TargetWork.MACs,
+		DraftWorkWeightBytes: r.DraftWork.WeightBytes, TargetWorkWeightBytes: r.TargetWork.WeightBytes,
+		DraftWorkAttendRows: r.DraftWork.AttendRows, TargetWorkAttendRows: r.TargetWork.AttendRows,
+		DraftWorkKVTokens: r.DraftWork.KVTokens, TargetWorkKVTokens: r.TargetWork.KVTokens,
+		DraftWorkDeltaRows: r.DraftWork.DeltaRows, TargetWorkDeltaRows: r.TargetWork.DeltaRows,
+		DraftWorkLogitRows: r.DraftWork.LogitRows, TargetWorkLogitRows: r.TargetWork.LogitRows,
 	}
 }
 
@@ -74,8 +105,10 @@ func (w *row) record() *engine.Record {
 		Cached: w.Cached, Preemptions: w.Preemptions, Drafter: w.Drafter, Rule: w.Rule, KPlanned: w.KPlanned,
 		KExecuted: w.KExecuted, TreeNodes: w.TreeNodes, ProposedIDs: w.ProposedIDs, TargetIDs: w.TargetIDs,
 		Accepted: engine.Accepted(w.Accepted), NextID: w.NextID, NextKind: engine.NextKind(w.NextKind), EmittedIDs: w.EmittedIDs,
-		Simulated: w.Simulated, RealAccepted: engine.Accepted(w.RealAccepted), ForcedAccepted: engine.Accepted(w.ForcedAccepted),
-		Gaps: w.Gaps, Hashes: w.Hashes, DraftNs: w.DraftNs, VerifyNs: w.VerifyNs, TotalNs: w.TotalNs,
+		Simulated: w.Simulated, Simulation: w.Simulation, RealAccepted: engine.Accepted(w.RealAccepted), RealNextID: w.RealNextID, ForcedAccepted: engine.Accepted(w.ForcedAccepted),
+		RankHashes: w.RankHashes, Gaps: w.Gaps, Hashes: w.Hashes, DraftNs: w.DraftNs, VerifyNs: w.VerifyNs, TotalNs: w.TotalNs,
+		DraftWork:  kernels.Counters{Ops: w.DraftWorkOps, Launches: w.DraftWorkLaunches, MatMulRows: w.DraftWorkMatMulRows, MACs: w.DraftWorkMACs, WeightBytes: w.DraftWorkWeightBytes, AttendRows: w.DraftWorkAttendRows, KVTokens: w.DraftWorkKVTokens, DeltaRows: w.DraftWorkDeltaRows, LogitRows: w.DraftWorkLogitRows},
+		TargetWork: kernels.Counters{Ops: w.TargetWorkOps, Launches: w.TargetWorkLaunches, MatMulRows: w.TargetWorkMatMulRows, MACs: w.TargetWorkMACs, WeightBytes: w.TargetWorkWeightBytes, AttendRows: w.TargetWorkAttendRows, KVTokens: w.TargetWorkKVTokens, DeltaRows: w.TargetWorkDeltaRows, LogitRows: w.TargetWorkLogitRows},
 	}
 }
 
@@ -96,6 +129,8 @@ func (w *row) check(run string, last int64) error {
 		return fail("follows step %d; steps rise, or start again at 0 with another engine", last)
 	case int(w.Emitted) != len(w.EmittedIDs):
 		return fail("emitted is %d and emitted_ids has %d", w.Emitted, len(w.EmittedIDs))
+	case w.Simulated != (w.Simulation != ""):
+		return fail("simulated is %v and simulation is %q", w.Simulated, w.Simulation)
 	case len(w.Hashes) != len(w.Gaps):
 		return fail("has %d hashes and %d gaps", len(w.Hashes), len(w.Gaps))
 	}

@@ -36,6 +36,8 @@ type Config struct {
 	Vocab int
 	// NoHash leaves the logits rows unhashed: records then prove nothing.
 	NoHash bool
+	// Interposer breaks the engine on purpose; nil in any engine that serves.
+	Interposer Interposer
 	// Now is the monotonic clock, in nanoseconds. Default: the system's.
 	Now func() int64
 }
@@ -53,6 +55,9 @@ func (c *Config) fill(maxTokens, vocab int, stateful bool) error {
 	def(&c.BatchTokens, 512+c.MaxSequences*(c.MaxDraft+1))
 	def(&c.Pages, c.MaxSequences*c.slotPages())
 	def(&c.Vocab, vocab)
+	if c.Interposer == nil {
+		c.Interposer = NoInterposer{}
+	}
 	if stateful && c.PrefixCache {
 		def(&c.Snapshots, 16)
 	} else {

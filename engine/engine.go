@@ -81,6 +81,7 @@ func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier,
 		cfg.Now = func() int64 { return int64(time.Since(start)) }
 	}
 	e := &Engine{cfg: cfg, m: m, be: m.Backend(), q: m.Backend().Queue(), rule: rule, recorder: recorder, listener: l, workspace: sample.NewWorkspace(), seqs: map[int64]*Sequence{}}
+	e.q = cfg.Interposer.Queue(e.q)
 	for name, d := range drafters {
 		if d == nil {
 			return nil, fmt.Errorf("engine: drafter %q is nil; a request without a drafter decodes plainly", name)
@@ -177,7 +178,7 @@ func (e *Engine) Submit(req Request) (*Sequence, error) {
 		return nil, fmt.Errorf("request %s: %w", req.ID, err)
 	}
 	err = e.core.Submit(sched.Request{
-		ID: seq.id, Prompt: req.Prompt, MaxLen: len(req.Prompt) + min(req.MaxNew, e.cfg.MaxTokens-len(req.Prompt)), K: seq.k(), Space: seq.space(),
+		ID: seq.id, Prompt: e.cfg.Interposer.Keys(seq, req.Prompt), MaxLen: len(req.Prompt) + min(req.MaxNew, e.cfg.MaxTokens-len(req.Prompt)), K: seq.k(), Space: seq.space(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", req.ID, err)

@@ -31,7 +31,9 @@ func (e *Engine) judge(it *item, logits kernels.Buf) {
 	it.next = it.verdict.Next
 	it.emit = append(make([]int32, 0, it.verdict.Accepted.Length()), it.draft.Tokens[:it.verdict.Accepted]...)
 	it.emit = append(it.emit, it.next)
-	it.emit, it.finish = it.seq.cut(it.emit, e.cfg.MaxTokens)
+	decided := it.emit
+	it.emit, it.finish = it.seq.cut(decided, e.cfg.MaxTokens)
+	it.emit, it.finish = e.cfg.Interposer.Emit(it.seq, decided, it.emit, it.finish)
 }
 
 // verdict calls the rule.
@@ -40,13 +42,13 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 	e.w.argmax = e.w.argmax[:0]
 	for r := range n {
 		if nan := e.stat(it.logit+r, kernels.StatNaNs); nan > 0 {
-			return Verdict{}, fmt.Errorf("request %s: %d logits at position %d are not numbers", it.seq.req.ID, nan, it.plan.Start+len(it.tokens)-n+r)
+			return Verdict{}, fmt.Errorf("request %s: %d logits at position %d are not numbers", it.seq.req.ID, nan, it.plan.Start+it.logitFrom()+r)
 		}
 		e.w.argmax = append(e.w.argmax, e.stat(it.logit+r, kernels.StatTop1))
 	}
 	v := Verification{
 		Seq: it.seq, Draft: it.draft, Argmax: e.w.argmax, Sampler: it.seq.sampler,
-		Position: it.plan.Start + len(it.tokens) - n,
+		Position: it.plan.Start + it.logitFrom(),
 	}
 	if it.seq.rule.NeedsLogits(it.seq.req.Params) {
 		if err := e.readLogits(logits.Slice(it.logit, it.logit+n)); err != nil {
@@ -60,6 +62,9 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 	}
 	if a := int(verdict.Accepted); a < 0 || a > len(it.draft.Tokens) || verdict.Next < 0 || int(verdict.Next) >= e.cfg.Vocab {
 		return verdict, fmt.Errorf("request %s: rule %s accepted %d of %d drafts with next token %d", it.seq.req.ID, it.seq.rule.Name(), a, len(it.draft.Tokens), verdict.Next)
+	}
+	if it.plan.Phase == sched.Decode {
+		verdict = e.cfg.Interposer.Verdict(it.seq, &v, verdict)
 	}
 	verdict.Targets = slices.Clone(verdict.Targets)
 	return verdict, nil
@@ -102,7 +107,7 @@ func (s *Sequence) cut(ids []int32, maxTokens int) ([]int32, Finish) {
 func (e *Engine) commit(b kernels.Batch) {
 	for i := range e.w.items {
 		it := &e.w.items[i]
-		e.t.keptHost = append(e.t.keptHost, int32(it.kept))
+		e.t.keptHost = append(e.t.keptHost, int32(e.cfg.Interposer.Keep(it.seq, len(it.tokens), it.kept)))
 		e.t.nextHost = append(e.t.nextHost, it.next)
 	}
 	kept, next := e.t.kept.Top(b.Spans), e.t.next.Top(b.Spans)
@@ -196,7 +201,7 @@ func (e *Engine) advance(after []sched.Op) error {
 		seq.tokens = append(seq.tokens, it.emit...)
 		seq.sampler.Push(it.emit...)
 		seq.length = it.plan.Start + it.kept
-		e.w.results[it.at] = sched.Result{ID: seq.id, Kept: it.kept, Tokens: it.emit, Done: it.finish != ""}
+		e.w.results[it.at] = sched.Result{ID: seq.id, Kept: it.kept, Tokens: e.cfg.Interposer.Keys(seq, it.emit), Done: it.finish != ""}
 	}
 	for _, op := range after {
 		seq := e.seqs[op.ID]
@@ -244,8 +249,11 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		Drafter: "none", Rule: it.seq.rule.Name(), KPlanned: int32(it.planned), KExecuted: int32(len(it.draft.Tokens)),
 		TreeNodes: int32(len(it.draft.Tokens)), ProposedIDs: slices.Clone(it.draft.Tokens), TargetIDs: it.verdict.Targets,
 		Accepted: it.verdict.Accepted, NextID: it.verdict.Next, NextKind: it.verdict.Kind, EmittedIDs: slices.Clone(it.emit),
-		RealAccepted: it.verdict.Accepted, ForcedAccepted: it.verdict.Accepted,
-		VerifyNs: verifyNs, TotalNs: totalNs,
+		RealAccepted: it.verdict.Accepted, RealNextID: it.verdict.Next, ForcedAccepted: it.verdict.Accepted,
+		VerifyNs: verifyNs, TotalNs: totalNs, DraftWork: e.w.draftWork, TargetWork: e.w.targetWork,
+	}
+	if sim := it.verdict.Simulation; sim != nil {
+		rec.Simulated, rec.Simulation, rec.RealAccepted, rec.RealNextID = true, sim.Spec, sim.Real, sim.RealNext
 	}
 	if it.plan.Phase == sched.Decode {
 		rec.Phase = Decode
@@ -262,5 +270,6 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		rec.Gaps = append(rec.Gaps, top1-top2)
 		rec.Hashes = append(rec.Hashes, uint64(uint32(e.stat(r, kernels.StatHashLo)))|uint64(uint32(e.stat(r, kernels.StatHashHi)))<<32)
 	}
+	e.cfg.Interposer.Count(it.seq, rec)
 	return rec
 }

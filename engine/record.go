@@ -1,5 +1,7 @@
 package engine
 
+import "exacta.dev/exacta/kernels"
+
 // Phase says what kind of work a record is about.
 type Phase string
 
@@ -58,8 +60,15 @@ type Record struct {
 	EmittedIDs  []int32 // tokens that reached the client in this step, in order
 
 	Simulated      bool
+	Simulation     string   // what the simulation was asked for; "" when not simulated
 	RealAccepted   Accepted // what the real rule decided
+	RealNextID     int32    // its next token; equal to NextID when not simulated
 	ForcedAccepted Accepted // what a simulation forced; equal when not simulated
+
+	// RankHashes has a hash of the sequence's outcome in this step (accepted,
+	// next token, emitted tokens) as each rank decided it, by rank; empty
+	// where the engine is one rank.
+	RankHashes []uint64
 
 	Gaps   []float32 // top-1 minus top-2 logit at each row that wanted logits
 	Hashes []uint64  // kernels.HashRow of each such row
@@ -67,6 +76,11 @@ type Record struct {
 	DraftNs  int64 // the step's drafting time, all sequences of this drafter
 	VerifyNs int64 // the step's target pass and verdicts
 	TotalNs  int64 // the whole step
+
+	// DraftWork and TargetWork are what the backend executed in the step,
+	// all sequences together: for drafting and for levelling the drafters'
+	// caches, and for the target's pass, its statistics and the rules.
+	DraftWork, TargetWork kernels.Counters
 }
 
 // Emitted returns the number of tokens that reached the client.

@@ -16,6 +16,8 @@ type work struct {
 	argmax   []int32
 	prefill  int
 	stepSpan Step
+	// counted is the backend's work up to the last look; see Record.
+	counted, draftWork, targetWork kernels.Counters
 }
 
 // item is one span of the step with its outcome.
@@ -35,6 +37,15 @@ type item struct {
 	finish  Finish
 	err     error
 	planned int
+}
+
+// logitFrom is the first row of the span whose logits are wanted: a decode span
+// wants them from its first row on, a prompt for its last row.
+func (it *item) logitFrom() int {
+	if it.plan.Phase == sched.Decode {
+		return 0
+	}
+	return len(it.tokens) - it.logits
 }
 
 // asks says whether drafter d is asked for the item's drafts.
@@ -80,7 +91,9 @@ func (e *Engine) runStep() (bool, error) {
 	if err := e.prepare(&plan); err != nil {
 		return false, err
 	}
+	e.w.counted = e.be.Work()
 	e.propose()
+	e.w.draftWork = e.worked()
 	verifyFrom := e.cfg.Now()
 	batch := e.layout()
 	out := e.m.Forward(e.q, &batch, e.caches)
@@ -91,10 +104,12 @@ func (e *Engine) runStep() (bool, error) {
 		e.judge(&e.w.items[i], out.Logits)
 	}
 	verifyNs := e.cfg.Now() - verifyFrom
+	e.w.targetWork = e.worked()
 	e.commit(batch)
 	if err := e.inform(batch, out.Hidden); err != nil {
 		return false, err
 	}
+	e.w.draftWork = e.w.draftWork.Add(e.worked())
 	if err := e.advance(plan.After); err != nil {
 		return false, err
 	}
@@ -197,6 +212,9 @@ func (e *Engine) propose() {
 	for i := range e.w.items {
 		it := &e.w.items[i]
 		it.draft = e.checked(e.w.asks[i].Draft, it.plan.K)
+		if it.plan.Phase == sched.Decode {
+			it.draft = e.cfg.Interposer.Draft(it.seq, it.plan.K, it.draft)
+		}
 	}
 }
 
@@ -226,7 +244,8 @@ func (e *Engine) layout() kernels.Batch {
 		if it.plan.Phase == sched.Decode {
 			it.tokens = append(make([]int32, 0, 1+len(it.draft.Tokens)), it.seq.tokens[start])
 			it.tokens = append(it.tokens, it.draft.Tokens...)
-			it.logits = len(it.tokens)
+			start, it.tokens = e.cfg.Interposer.Span(it.seq, start, it.tokens)
+			it.logits = e.cfg.Interposer.LogitRows(it.seq, len(it.tokens))
 		} else {
 			it.tokens = it.seq.tokens[start : start+it.plan.Rows]
 			it.logits = 0
@@ -234,7 +253,7 @@ func (e *Engine) layout() kernels.Batch {
 				it.logits = 1
 			}
 		}
-		it.rowOff = e.t.add(it.seq.slot, start, it.tokens, it.logits)
+		it.rowOff = e.t.add(it.seq.slot, start, it.tokens, it.logitFrom(), it.logits)
 	}
 	return e.t.write(e.q)
 }
@@ -251,3 +270,11 @@ func (e *Engine) readStats(b kernels.Batch, logits kernels.Buf) error {
 }
 
 func (e *Engine) stat(row, col int) int32 { return e.statsHost[row*kernels.StatCols+col] }
+
+// worked returns what the backend has executed since the last call.
+func (e *Engine) worked() kernels.Counters {
+	now := e.be.Work()
+	done := now.Sub(e.w.counted)
+	e.w.counted = now
+	return done
+}

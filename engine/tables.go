@@ -48,9 +48,8 @@ func (t *tables) reset() {
 }
 
 // add appends a span of tokens of the sequence in slot, from position start on,
-// and returns its row offset. logits says for how many of its last rows logits
-// are wanted.
-func (t *tables) add(slot, start int, tokens []int32, logits int) int {
+// and returns its row offset. Logits are wanted of logits rows from row first on.
+func (t *tables) add(slot, start int, tokens []int32, first, logits int) int {
 	off := len(t.token)
 	span := int32(len(t.seq))
 	t.seq = append(t.seq, int32(slot))
@@ -63,7 +62,7 @@ func (t *tables) add(slot, start int, tokens []int32, logits int) int {
 		t.parent = append(t.parent, int32(i-1))
 		t.spanOf = append(t.spanOf, span)
 	}
-	for i := len(tokens) - logits; i < len(tokens); i++ {
+	for i := first; i < first+logits; i++ {
 		t.logit = append(t.logit, int32(off+i))
 	}
 	return off

@@ -29,6 +29,20 @@ type Verdict struct {
 	// Targets is the target's choice at each row that the rule looked at:
 	// argmax, or its sample. May alias Verification.Argmax.
 	Targets []int32
+	// Simulation is set by a rule that forces its outcome: Accepted, Next
+	// and Kind are then the forced ones. Nil is a decision of the rule.
+	Simulation *Simulation
+}
+
+// Simulation stamps a verdict that was forced, and keeps the decision that it
+// replaced.
+type Simulation struct {
+	// Spec is what was asked for, as a configuration gives it:
+	// "length=2.6" or "rates=0.9,0.5". Every record carries it.
+	Spec string
+	// Real and RealNext are what the rule decided on the same rows.
+	Real     Accepted
+	RealNext int32
 }
 
 // Verifier is an acceptance rule.

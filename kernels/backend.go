@@ -37,6 +37,15 @@ func (c Counters) Sub(d Counters) Counters {
 	}
 }
 
+// Add returns c + d, field by field.
+func (c Counters) Add(d Counters) Counters {
+	return Counters{
+		c.Ops + d.Ops, c.Launches + d.Launches, c.MatMulRows + d.MatMulRows, c.MACs + d.MACs,
+		c.WeightBytes + d.WeightBytes, c.AttendRows + d.AttendRows, c.KVTokens + d.KVTokens,
+		c.DeltaRows + d.DeltaRows, c.LogitRows + d.LogitRows,
+	}
+}
+
 // Memory is the bytes that a backend holds, by purpose.
 type Memory [NumPurposes]int64
 
