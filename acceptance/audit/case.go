@@ -1,0 +1,103 @@
+package audit
+
+import (
+	"context"
+	"iter"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/sample"
+	"exacta.dev/exacta/kernels"
+)
+
+// Case is a run as an audit sees it: what was asked, what was recorded, what the
+// client received, and a laboratory in which requests can be run again.
+type Case struct {
+	// Run is the run's id.
+	Run string
+	// Requests are what was asked and received, by request id.
+	Requests map[string]*Request
+	// Records streams the run's records in order, from the beginning each
+	// time that it is called. After an error it ends.
+	Records func() iter.Seq2[*engine.Record, error]
+	// CutShort says that the run did not come to its end: requests may be
+	// incomplete.
+	CutShort bool
+	// Claims are the figures that the run reported of itself, by point; nil
+	// where it reported none.
+	Claims map[string]Claim
+	// Lab runs requests again; nil where there is no model to run them on,
+	// with NoLab saying why.
+	Lab   Lab
+	NoLab string
+}
+
+// Request is what was asked of the engine, and what the client received.
+type Request struct {
+	ID     string
+	Prompt []int32 // token ids
+	MaxNew int
+	Params sample.Params
+	// Strategy is the index or name by which the Lab knows the draft
+	// strategy with its settings; Drafter its registered name, "none" for
+	// plain decoding.
+	Strategy string
+	Drafter  string
+	K        int
+	Rule     string
+	// Simulation is what a simulation was asked for; "" for real acceptance.
+	Simulation string
+	Stop       []int32
+	IgnoreStop bool
+
+	// Received are the tokens that reached the client, and Finish why they
+	// ended; Ended is false where the client saw no end.
+	Received []int32
+	Finish   engine.Finish
+	Ended    bool
+}
+
+// Claim is a line of figures that a run reported.
+type Claim struct {
+	Tokens               int64
+	AcceptLength         float64
+	AcceptanceByPosition []float64
+	Simulated            bool
+	Exact                *bool
+}
+
+// Row is the target's view of one position under teacher forcing.
+type Row struct {
+	Position   int32 // of the row: it predicts the token at Position+1
+	Top1, Top2 int32
+	Gap        float32
+	Hash       uint64
+	NaNs       int32
+	// Logits of the row over the tokenizer's vocabulary, valid during the
+	// call; nil unless they were asked for.
+	Logits []float32
+}
+
+// Lab runs requests on the honest engine: the same model, backend and
+// arithmetic, with nothing in its way.
+type Lab interface {
+	// Plain decodes the requests without drafts, each alone.
+	Plain(ctx context.Context, reqs []*Request, rec engine.Recorder) error
+	// Again runs the requests with their own strategy, k and rule, each
+	// alone, without simulation.
+	Again(ctx context.Context, reqs []*Request, rec engine.Recorder) error
+	// Force reads ids in prefill chunks and calls each for the rows from
+	// position first on, in order.
+	Force(ctx context.Context, ids []int32, first int, logits bool, each func(Row) error) error
+	// Oracle returns the float64 logits that predict the token after ids.
+	Oracle(ctx context.Context, ids []int32) ([]float32, error)
+	// Cost returns what the target's pass over a batch of spans executes.
+	Cost(spans []SpanCost) kernels.Counters
+	// Roofline returns the bytes of weights per second that the machine
+	// reads at best, measured when asked.
+	Roofline() (bytesPerSecond float64)
+}
+
+// SpanCost is the part of a span that its cost depends on.
+type SpanCost struct {
+	Start, Rows, LogitRows int
+}
