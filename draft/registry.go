@@ -38,6 +38,9 @@ type Info struct {
 	Summary string
 	// New returns the configuration with its defaults.
 	New func() Strategy
+	// Shared says that a sequence's drafts may depend on other sequences of
+	// the engine, so that they can't be repeated by running it alone.
+	Shared bool
 }
 
 var registry = map[string]Info{}
