@@ -34,6 +34,7 @@ type Backend struct {
 		have    needs
 	}
 	freed  int // times that memory was given back; programs look at it
+	stream int // bytes of weights from which few rows read them as a stream
 	closed bool
 }
 
@@ -53,7 +54,7 @@ func New(opts Options) (*Backend, error) {
 	if threads == 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	b := &Backend{set: set}
+	b := &Backend{set: set, stream: streamBytes}
 	b.pool = newPool(b, threads)
 	b.queue = &queue{b: b}
 	b.queue.list = &b.queue.main

@@ -20,6 +20,9 @@ const (
 	// groupCols is the number of outputs of one row that are finished together,
 	// and wideGroup the number of half panels where there are many rows.
 	groupCols, wideGroup = 1024, 4
+	// streamBytes is the size of all weights from which a product of few rows
+	// takes them to come from memory rather than from a cache.
+	streamBytes = 96 << 20
 	// sharedNormRows is the number of rows from which the input norm is shared
 	// out; below, every worker norms all rows for itself and needs no barrier.
 	sharedNormRows = 16
@@ -32,6 +35,7 @@ type matmulOp struct {
 	in          norm
 	act         kernels.Act
 	direct      bool // the primitive writes to dst itself
+	stream      bool // the panels come from memory
 	block       int  // rows of a block
 	k           int  // longest K of a call
 	group       int  // halves of a panel that are finished together
@@ -99,7 +103,9 @@ func (o *matmulOp) plan(q *queue) {
 	rows := o.dst.rows
 	o.block, o.k = rows, narrowK
 	o.group = max(1, groupCols/panelRows/rows) * 2
+	o.stream = q.b.mem.used[kernels.Weights] >= int64(q.b.stream)
 	if rows > q.b.set.MaxM4 {
+		o.stream = false
 		limit := min(wideRows, max(64, wideBytes/2/o.w.cols))
 		blocks := (rows + limit - 1) / limit
 		o.k, o.group = wideK, wideGroup
@@ -228,6 +234,10 @@ func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, st
 		vecs, most = 2, set.MaxM2
 		panel = addBytes(panel, half*halfRows*4)
 	}
+	gemm := set.Gemm
+	if o.stream {
+		gemm = set.Stream
+	}
 	count := (n + most - 1) / most
 	tile := (n + count - 1) / count
 	for k := 0; k < o.w.cols; k += o.k {
@@ -235,7 +245,7 @@ func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, st
 		from := (*uint16)(addBytes(panel, k*panelRows*2))
 		for i := 0; i < n; i += tile {
 			in := (*uint16)(addBytes(x.row(r+i), 2*k))
-			set.Gemm(&out[i*stride], stride, from, vecs, in, x.stride/2, min(tile, n-i), k2, k > 0)
+			gemm(&out[i*stride], stride, from, vecs, in, x.stride/2, min(tile, n-i), k2, k > 0)
 		}
 	}
 }
@@ -245,62 +255,4 @@ func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, st
 func (w *worker) count(o *matmulOp, rows, cols, halves int) {
 	w.work.MACs += uint64(rows) * uint64(cols) * uint64(o.w.cols)
 	w.work.WeightBytes += uint64(halves*halfRows) * uint64(o.w.cols) * 2
-}
-
-// finish applies activation and residual to columns [c0, c1) of rows [r, r+n)
-// and rounds them into dst.
-func (w *worker) finish(o *matmulOp, r, n, c0, c1 int, acc []float32, stride int) {
-	for i := range n {
-		a := acc[i*stride : i*stride+c1-c0]
-		switch o.act {
-		case kernels.SiLU:
-			w.set.SiLU(a, a)
-		case kernels.Sigmoid:
-			w.set.Sigmoid(a, a)
-		}
-		w.store(o, r+i, c0, c1, a)
-	}
-}
-
-// store adds the residual and rounds into columns [c0, c1) of row r of dst. The
-// scratch of the worker holds a widened residual where kinds differ.
-func (w *worker) store(o *matmulOp, r, c0, c1 int, a []float32) {
-	switch {
-	case o.res.none() && o.dst.kind == kernels.BF16:
-		w.set.ToBF16(o.dst.u16(r)[c0:c1], a)
-	case o.res.none():
-		copy(o.dst.f32(r)[c0:c1], a)
-	case o.res.kind == kernels.BF16 && o.dst.kind == kernels.BF16:
-		w.set.AddBF16(o.dst.u16(r)[c0:c1], o.res.u16(r)[c0:c1], a)
-	default:
-		taken := w.taken
-		if o.res.kind == kernels.F32 {
-			w.set.Add(a, o.res.f32(r)[c0:c1])
-		} else {
-			t := w.f32(c1 - c0)
-			w.set.FromBF16(t, o.res.u16(r)[c0:c1])
-			w.set.Add(a, t)
-		}
-		w.taken = taken
-		if o.dst.kind == kernels.BF16 {
-			w.set.ToBF16(o.dst.u16(r)[c0:c1], a)
-		} else {
-			copy(o.dst.f32(r)[c0:c1], a)
-		}
-	}
-}
-
-// swiglu finishes one row of a panel: gate in the first half of a, up in the
-// second.
-func (w *worker) swiglu(o *matmulOp, r, c0, c1 int, a []float32) {
-	g, u := a[:c1-c0], a[halfRows:halfRows+c1-c0]
-	if o.res.none() && o.dst.kind == kernels.BF16 {
-		w.set.SwiGLUBF16(o.dst.u16(r)[c0:c1], g, u)
-		return
-	}
-	w.set.SiLU(g, g)
-	for i, v := range u {
-		g[i] *= v
-	}
-	w.store(o, r, c0, c1, g)
 }

@@ -71,6 +71,30 @@ func TestMatMul(t *testing.T) {
 	}
 }
 
+// TestMatMulStream compares weights that are taken to come from memory with the
+// same weights taken to be in a cache.
+func TestMatMulStream(t *testing.T) {
+	const n, k = 232, 2100
+	for _, set := range sets() {
+		var want []float32
+		for _, from := range []int{streamBytes, 0} {
+			r := newRig(t, 2, set)
+			r.b.stream = from
+			w, _ := r.matrix(1, n, k)
+			var got []float32
+			for _, rows := range []int{1, 2, 7, 8, 13} {
+				y := r.alloc(kernels.F32, rows, n)
+				r.q.MatMul(y, w, r.put16(rows, k, random(2, rows*k, 1)), kernels.Linear{})
+				got = append(got, r.getF32(y)...)
+			}
+			if want == nil {
+				want = got
+			}
+			require.Equal(t, want, got, set)
+		}
+	}
+}
+
 func TestMatMulNormResidual(t *testing.T) {
 	const n, k = 150, 96
 	for _, rows := range []int{1, 5, 20} {

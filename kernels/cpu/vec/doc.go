@@ -44,7 +44,8 @@
 // One to seven rows take a panel whole, which is one pass over memory. More rows
 // do not leave enough registers for its 64 outputs; they take it in parts, block
 // by block of k, each part asking for its share of the next block, so that memory
-// still is read once, in order and without pauses.
+// still is read once, in order and without pauses. Stream, for weights that no
+// cache holds, does that for few rows too, one vector at a time.
 //
 // # Exponential
 //

@@ -22,6 +22,9 @@ const streamAhead, dotAhead = 2048, 1536
 // kernelTable has the AVX-512 kernels of one kind by vectors and rows.
 type kernelTable [5][15]gemmKernel
 
+// streamRows is the largest number of rows that fmaStream takes one vector wide.
+const streamRows = 12
+
 // gemm runs the kernels of t over m rows.
 func (t *kernelTable) gemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2, ahead int, load bool) {
 	switch {
@@ -66,6 +69,19 @@ func advance[T float32 | uint16](p *T, n int) *T {
 // fmaGemm is Gemm by AVX-512 FMA.
 func fmaGemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
 	gemmFMA.gemm(out, outStride, panel, vecs, x, xStride, m, k2, streamAhead, load)
+}
+
+// fmaStream is Stream by AVX-512 FMA. Few rows take a block of a panel one vector at
+// a time: measured, that asks for the next block at a pace that memory keeps up
+// with, where whole panels ask in bursts.
+func fmaStream(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
+	width, most := 1, streamRows
+	if m > streamRows {
+		width, most = 2, rows2
+	}
+	if m > 0 {
+		parts(gemmFMA[width][:most+1], width, vecs, out, outStride, panel, x, xStride, m, k2, load)
+	}
 }
 
 // dotGemm is Gemm by VDPBF16PS.

@@ -160,6 +160,42 @@ func gemmFMA2x13(out *float32, outStride int, panel, x *uint16, xStride, k2, ahe
 //go:noescape
 func gemmFMA2x14(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
 
+//go:noescape
+func gemmFMA1x1(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x2(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x3(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x4(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x8(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x9(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x10(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x11(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmFMA1x12(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
 // gemmFMA are the kernels by vectors and rows.
 var gemmFMA = kernelTable{
 	4: {
@@ -186,6 +222,20 @@ var gemmFMA = kernelTable{
 		12: gemmFMA2x12,
 		13: gemmFMA2x13,
 		14: gemmFMA2x14,
+	},
+	1: {
+		1:  gemmFMA1x1,
+		2:  gemmFMA1x2,
+		3:  gemmFMA1x3,
+		4:  gemmFMA1x4,
+		5:  gemmFMA1x5,
+		6:  gemmFMA1x6,
+		7:  gemmFMA1x7,
+		8:  gemmFMA1x8,
+		9:  gemmFMA1x9,
+		10: gemmFMA1x10,
+		11: gemmFMA1x11,
+		12: gemmFMA1x12,
 	},
 }
 

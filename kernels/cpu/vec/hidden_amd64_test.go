@@ -2,12 +2,18 @@ package vec
 
 import "golang.org/x/sys/cpu"
 
-// hiddenSets returns the VDPBF16PS kernels as a set of their own.
-func hiddenSets() []*Set {
-	if !cpu.X86.HasAVX512BF16 {
-		return nil
+// hiddenSets returns the kernels of VDPBF16PS and those of Stream as sets of
+// their own.
+func hiddenSets() (sets []*Set) {
+	if cpu.X86.HasAVX512BF16 {
+		s := avx512Set("vdpbf16ps")
+		s.Gemm, s.Peak = dotGemm, dotPeak
+		sets = append(sets, s)
 	}
-	s := avx512Set("vdpbf16ps")
-	s.Gemm, s.Peak = dotGemm, dotPeak
-	return []*Set{s}
+	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL {
+		s := avx512Set("avx512f stream")
+		s.Gemm = fmaStream
+		sets = append(sets, s)
+	}
+	return sets
 }

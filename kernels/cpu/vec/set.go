@@ -34,6 +34,10 @@ type Set struct {
 	// the numbers say. Memory some 100 KiB past the panel may be prefetched,
 	// which needs no memory to be there.
 	Gemm func(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool)
+	// Stream is Gemm for panels that come from memory rather than from a
+	// cache, one after another: slower where they are cached, faster where
+	// they are not.
+	Stream func(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool)
 
 	// ToBF16 rounds to nearest even, subnormals to signed zero, NaN quiet.
 	ToBF16 func(dst []uint16, src []float32)

@@ -12,9 +12,9 @@ func machineSets() []*Set {
 	avx512 := cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
 	if avx512 && cpu.X86.HasAVX512BF16 {
 		s := avx512Set("avx512bf16")
-		s.Gemm, s.Peak = dotGemm, dotPeak
-		if dotIsSlow() {
-			s.Gemm = fmaGemm
+		s.Peak = dotPeak
+		if !dotIsSlow() {
+			s.Gemm, s.Stream = dotGemm, dotGemm
 		}
 		sets = append(sets, s)
 	}
@@ -32,7 +32,7 @@ func machineSets() []*Set {
 func avx512Set(name string) *Set {
 	return &Set{
 		Name: name, MaxM4: rows2, MaxM2: rows2,
-		Gemm: fmaGemm, Peak: fmaPeak,
+		Gemm: fmaGemm, Stream: fmaStream, Peak: fmaPeak,
 		ToBF16:          avx512ToBF16,
 		FromBF16:        avx512FromBF16,
 		SumSquaresBF16:  avx512SumSquaresBF16,
@@ -64,7 +64,7 @@ func avx512Set(name string) *Set {
 func avx2Set() *Set {
 	return &Set{
 		Name: "avx2", MaxM4: 6, MaxM2: 12,
-		Gemm: avx2Gemm, Peak: avx2Peak,
+		Gemm: avx2Gemm, Stream: avx2Gemm, Peak: avx2Peak,
 		ToBF16:          avx2ToBF16,
 		FromBF16:        avx2FromBF16,
 		SumSquaresBF16:  avx2SumSquaresBF16,

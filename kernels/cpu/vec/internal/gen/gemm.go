@@ -24,6 +24,16 @@ func shapes512() (s []gemmShape) {
 	return s
 }
 
+// shapesFMA are those of the FMA kernels, with tiles one vector wide for weights
+// that come from memory.
+func shapesFMA() []gemmShape {
+	s := shapes512()
+	for m := 1; m <= 12; m++ {
+		s = append(s, gemmShape{1, m})
+	}
+	return s
+}
+
 func (s gemmShape) name(kind string) string { return fmt.Sprintf("gemm%s%dx%d", kind, s.vecs, s.rows) }
 
 // acc is the accumulator of row r, vector v.

@@ -26,7 +26,7 @@ func gemmStubs() ([]byte, error) {
 	for _, k := range []struct {
 		kind   string
 		shapes []gemmShape
-	}{{"Dot", shapes512()}, {"FMA", shapes512()}, {"AVX2", shapesAVX2()}} {
+	}{{"Dot", shapes512()}, {"FMA", shapesFMA()}, {"AVX2", shapesAVX2()}} {
 		var most gemmShape
 		for _, s := range k.shapes {
 			most = gemmShape{max(most.vecs, s.vecs), max(most.rows, s.rows)}

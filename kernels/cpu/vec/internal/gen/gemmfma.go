@@ -142,7 +142,8 @@ func (a *asm) stage512(rows, tmp, mask int, masked bool) {
 }
 
 // fmaStep writes one pair of k: the odd elements for every accumulator, then the
-// even ones. Vectors are taken in groups that leave a register to broadcast to.
+// even ones. Vectors are taken in groups that leave a register to broadcast to; a
+// single vector has the broadcast in its multiply-add, being the only one to use it.
 func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
 	group := min(s.vecs, 31-first-1)
 	a.prefetch(s, u)
@@ -163,6 +164,10 @@ func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
 				off := r*stageRow + 4*u
 				if even {
 					off += stageHalf
+				}
+				if s.vecs == 1 {
+					a.f("VFMADD231PS.BCST %d(R11), Z%d, Z%d", off, first, s.acc(r, 0))
+					continue
 				}
 				a.f("VBROADCASTSS %d(R11), Z%d", off, b)
 				for i := range n {

@@ -55,7 +55,7 @@ func run(dir string, check bool) error {
 func generate() (map[string][]byte, error) {
 	files := map[string][]byte{
 		"gemm_dot_amd64.s":    gemmFile("Dot", shapes512(), (*asm).gemmDot),
-		"gemm_fma_amd64.s":    gemmFile("FMA", shapes512(), (*asm).gemmFMA),
+		"gemm_fma_amd64.s":    gemmFile("FMA", shapesFMA(), (*asm).gemmFMA),
 		"gemm_avx2_amd64.s":   gemmFile("AVX2", shapesAVX2(), (*asm).gemmAVX2),
 		"peak_amd64.s":        peakFile(),
 		"elem_avx512_amd64.s": opFile(avx512),
