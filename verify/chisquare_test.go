@@ -21,7 +21,7 @@ type end struct {
 	target        *toy
 	drafter       *toy
 	prompt        []int32
-	rule          func() *rejection
+	rule          func() noisy
 }
 
 func newEnd(params sample.Params) *end {
@@ -29,7 +29,7 @@ func newEnd(params sample.Params) *end {
 	return &end{
 		vocab: 3, tokens: 5, params: params, target: target,
 		drafter: &toy{vocab: 3, salt: 78, scale: 1, like: target, noise: 0.7},
-		prompt:  []int32{2, 0, 1}, rule: newRejection,
+		prompt:  []int32{2, 0, 1}, rule: func() noisy { return newRejection() },
 	}
 }
 
@@ -53,7 +53,7 @@ func (r rows) logits(m *toy, which byte, history []int32) []float32 {
 
 // request generates e.tokens tokens with one seed and a draft length that
 // changes from step to step, as under a budget. Returns the index of the outcome.
-func (e *end) request(r rows, rule *rejection, ws *sample.Workspace, seed uint64, probs [][]float32) int {
+func (e *end) request(r rows, rule noisy, ws *sample.Workspace, seed uint64, probs [][]float32) int {
 	p := e.params
 	p.Seed = seed
 	s := sample.New(p, e.prompt)
@@ -185,11 +185,29 @@ func TestRejectionChiSquare(t *testing.T) {
 	}
 }
 
+// So it is under block verification; sharing streams shows there too.
+func TestBlockChiSquare(t *testing.T) {
+	e := newEnd(sample.Params{Temperature: 1})
+	e.rule = func() noisy { return newBlock() }
+	stat, freedom := e.chi(1_000_000)
+	t.Logf("chi-square %.1f at %d degrees of freedom, bound %.1f", stat, freedom, quantile(freedom))
+	require.Less(t, stat, quantile(freedom))
+	e.rule = func() noisy {
+		b := newBlock()
+		b.noise = func(s *sample.Sampler, _ sample.Purpose, length, row int) float64 {
+			return streamed(s, sample.Verify, length, row)
+		}
+		return b
+	}
+	stat, freedom = e.chi(100_000)
+	require.Greater(t, stat, quantile(freedom), "recovery shares acceptance's noise")
+}
+
 // The same test, on a tenth of the requests, sees a wrong residual and every pair
 // of streams that is one.
 func TestChiSquareCatches(t *testing.T) {
-	shared := func(as map[sample.Purpose]sample.Purpose) func() *rejection {
-		return func() *rejection {
+	shared := func(as map[sample.Purpose]sample.Purpose) func() noisy {
+		return func() noisy {
 			r := newRejection()
 			r.noise = func(s *sample.Sampler, p sample.Purpose, length, row int) float64 {
 				if other, ok := as[p]; ok {
@@ -202,7 +220,7 @@ func TestChiSquareCatches(t *testing.T) {
 	}
 	for name, breaks := range map[string]func(e *end){
 		"the residual is p": func(e *end) {
-			e.rule = func() *rejection {
+			e.rule = func() noisy {
 				r := newRejection()
 				r.residual = func([]float64, []float32, []float32, int32) {}
 				return r
@@ -218,7 +236,7 @@ func TestChiSquareCatches(t *testing.T) {
 			e.rule = shared(map[sample.Purpose]sample.Purpose{sample.Recovery: sample.Verify})
 		},
 		"one noise for all rows": func(e *end) {
-			e.rule = func() *rejection {
+			e.rule = func() noisy {
 				r := newRejection()
 				r.noise = func(s *sample.Sampler, p sample.Purpose, length, _ int) float64 { return streamed(s, p, length, 0) }
 				return r

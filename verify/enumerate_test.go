@@ -33,6 +33,18 @@ func (c *controlled) noise(_ *sample.Sampler, p sample.Purpose, _, row int) floa
 	return u
 }
 
+// noisy is a rule whose noise a test can set.
+type noisy interface {
+	engine.Verifier
+	use(noise func(s *sample.Sampler, purpose sample.Purpose, length, row int) float64)
+}
+
+func (r *rejection) use(noise func(*sample.Sampler, sample.Purpose, int, int) float64) {
+	r.noise = noise
+}
+
+func (b *block) use(noise func(*sample.Sampler, sample.Purpose, int, int) float64) { b.noise = noise }
+
 // sight is what a run of the rule shows: its verdict and how far it went.
 type sight struct {
 	accepted engine.Accepted
@@ -44,9 +56,9 @@ type sight struct {
 // tokens and the probability of each verdict. The verdict is a step function of
 // each uniform, so the steps are found by bisection, to the last bit, and each
 // piece is followed once.
-func integrate(t *testing.T, r *rejection, v *engine.Verification, weight float64, add func([]int32, float64)) {
+func integrate(t *testing.T, r noisy, v *engine.Verification, weight float64, add func([]int32, float64)) {
 	c := &controlled{set: map[noiseKey]float64{}}
-	r.noise = c.noise
+	r.use(c.noise)
 	run := func() (sight, engine.Verdict) {
 		c.asked = c.asked[:0]
 		d, err := r.Verify(v)
@@ -109,7 +121,7 @@ type enumerated struct {
 // variation returns the total variation between the output of the rule, over
 // all drafts and all noise, and that of plain sampling, for the next depth+1
 // tokens. Outputs of fewer tokens are continued by plain sampling.
-func variation(t *testing.T, r *rejection, c enumerated, seed uint64) float64 {
+func variation(t *testing.T, r noisy, c enumerated, seed uint64) float64 {
 	target := &toy{vocab: c.vocab, salt: seed, scale: c.scale}
 	drafter := &toy{vocab: c.vocab, salt: seed + 1000, scale: c.scale, like: target, noise: c.noise}
 	if c.equal {
@@ -207,6 +219,66 @@ func TestRejectionEnumerated(t *testing.T) {
 			t.Logf("total variation %.2g", tv)
 			require.Less(t, tv, 1e-12)
 		})
+	}
+}
+
+// So is that of block verification.
+func TestBlockEnumerated(t *testing.T) {
+	for i, c := range enumeration() {
+		t.Run(c.name, func(t *testing.T) {
+			tv := variation(t, newBlock(), c, uint64(i))
+			t.Logf("total variation %.2g", tv)
+			require.Less(t, tv, 1e-12)
+		})
+	}
+}
+
+// lengths is the expected number of accepted drafts of a rule, over all drafts
+// and all noise.
+func lengths(t *testing.T, r noisy, c enumerated, seed uint64) float64 {
+	target := &toy{vocab: c.vocab, salt: seed, scale: c.scale}
+	drafter := &toy{vocab: c.vocab, salt: seed + 1000, scale: c.scale, like: target, noise: c.noise}
+	prompt := []int32{1, 0, 1}
+	s := sample.New(c.params, prompt)
+	expected := 0.0
+	var drafts func(d engine.Draft, weight float64)
+	drafts = func(d engine.Draft, weight float64) {
+		if len(d.Tokens) == c.depth {
+			v := target.verification(s, prompt, d)
+			integrate(t, r, v, weight, func(out []int32, w float64) { expected += w * float64(len(out)-1) })
+			return
+		}
+		q32, err := s.ProcessTo(make([]float32, c.vocab), drafter.logits(join(prompt, d.Tokens)), d.Tokens)
+		require.NoError(t, err)
+		for i, p := range drafter.dist(s, prompt, d.Tokens) {
+			if p > 0 {
+				drafts(engine.Draft{
+					Tokens: append(d.Tokens[:len(d.Tokens):len(d.Tokens)], int32(i)),
+					Probs:  append(d.Probs[:len(d.Probs):len(d.Probs)], q32),
+				}, weight*p)
+			}
+		}
+	}
+	drafts(engine.Draft{}, 1)
+	return expected
+}
+
+// Block verification accepts more than rejection where a draft has several
+// tokens, and as much where it has one.
+func TestBlockAcceptsMore(t *testing.T) {
+	for i, c := range enumeration() {
+		if c.oneHot || c.equal {
+			continue
+		}
+		single := c
+		single.depth = 1
+		require.InDelta(t, lengths(t, newRejection(), single, uint64(i)), lengths(t, newBlock(), single, uint64(i)), 1e-12, c.name)
+		if c.depth < 2 {
+			continue
+		}
+		r, b := lengths(t, newRejection(), c, uint64(i)), lengths(t, newBlock(), c, uint64(i))
+		t.Logf("%s: rejection %.4f, block %.4f", c.name, r, b)
+		require.GreaterOrEqual(t, b, r-1e-12, c.name)
 	}
 }
 

@@ -8,26 +8,53 @@ import (
 // accepts decides about one draft: u < p(x)/q(x), with p and q divided by their
 // sums. A nil q is one-hot at the draft. u is strictly between 0 and 1.
 func accepts(p, q []float32, draft int32, u float64) (bool, error) {
-	if draft < 0 || int(draft) >= len(p) {
-		return false, fmt.Errorf("token %d is outside the vocabulary of %d", draft, len(p))
-	}
 	ps := mass(p)
+	qs, err := draftMass(p, q, draft)
+	if err != nil {
+		return false, err
+	}
 	if q == nil {
 		return float64(u*ps) < float64(p[draft]), nil
 	}
+	return float64(u*float64(float64(q[draft])*ps)) < float64(float64(p[draft])*qs), nil
+}
+
+// likelihood is p(x)/q(x) of a draft x, with p and q divided by their sums. A nil
+// q is one-hot at the draft.
+func likelihood(p, q []float32, draft int32) (float64, error) {
+	ps := mass(p)
+	qs, err := draftMass(p, q, draft)
+	if err != nil {
+		return 0, err
+	}
+	if q == nil {
+		return float64(p[draft]) / ps, nil
+	}
+	return float64(float64(p[draft])*qs) / float64(float64(q[draft])*ps), nil
+}
+
+// draftMass checks a draft and the distribution that it was drawn from against
+// the target's, and returns the distribution's sum, 1 for a nil one.
+func draftMass(p, q []float32, draft int32) (float64, error) {
+	if draft < 0 || int(draft) >= len(p) {
+		return 0, fmt.Errorf("token %d is outside the vocabulary of %d", draft, len(p))
+	}
+	if q == nil {
+		return 1, nil
+	}
 	if len(q) != len(p) {
-		return false, fmt.Errorf("its distribution has %d entries; the vocabulary has %d", len(q), len(p))
+		return 0, fmt.Errorf("its distribution has %d entries; the vocabulary has %d", len(q), len(p))
 	}
 	qs := mass(q)
 	for i, v := range q {
 		if !(v >= 0) {
-			return false, fmt.Errorf("its distribution has %v at token %d", v, i)
+			return 0, fmt.Errorf("its distribution has %v at token %d", v, i)
 		}
 	}
 	if math.IsInf(qs, 1) || q[draft] == 0 {
-		return false, fmt.Errorf("its distribution gives %v to token %d, which was drawn from it, of %v in all", q[draft], draft, qs)
+		return 0, fmt.Errorf("its distribution gives %v to token %d, which was drawn from it, of %v in all", q[draft], draft, qs)
 	}
-	return float64(u*float64(float64(q[draft])*ps)) < float64(float64(p[draft])*qs), nil
+	return qs, nil
 }
 
 // residual fills dst with max(p - q, 0) of the distributions divided by their
