@@ -12,7 +12,7 @@ import (
 )
 
 func TestRegistry(t *testing.T) {
-	require.Equal(t, []string{"coupled", "greedy", "rejection"}, Names())
+	require.Equal(t, []string{"block", "coupled", "greedy", "rejection"}, Names())
 	for _, i := range List() {
 		require.NotEmpty(t, i.Summary)
 		rule, err := New(i.Name)
