@@ -58,6 +58,10 @@
 // drafter that means to guess the target's draw all see the same noise there,
 // on purpose. See [Sampler.CoupledSample].
 //
+// The fifth, [Simulate], decides nothing about a real output: it draws how many
+// drafts a simulated verification accepts, one number for each sequence and
+// step, keyed by the committed length at the step's start.
+//
 // # Memory
 //
 // A [Sampler] belongs to one sequence and holds little more than the tokens that

@@ -15,6 +15,8 @@ type Sampler struct {
 	penalised                       bool
 	repetition, presence, frequency float64
 	ws                              *Workspace
+
+	ahead []int32 // of a view: tokens after the pushed ones
 }
 
 // New returns the sampler of a request with the given prompt. Parameters are
@@ -42,6 +44,15 @@ func New(p Params, prompt []int32) *Sampler {
 
 // Use makes the sampler work in w, which others may share.
 func (s *Sampler) Use(w *Workspace) { s.ws = w }
+
+// Ahead returns a view of the sampler in which the history goes on with tokens,
+// as if they had been pushed: the sampler of a step that starts after them. The
+// view is good until the next Push, and is not pushed to itself.
+func (s *Sampler) Ahead(tokens []int32) *Sampler {
+	view := *s
+	view.ahead = append(s.ahead[:len(s.ahead):len(s.ahead)], tokens...)
+	return &view
+}
 
 // Params returns the request's parameters.
 func (s *Sampler) Params() Params { return s.params }
@@ -88,6 +99,9 @@ func (s *Sampler) load(logits []float32, drafts []int32) (z []float64, top int32
 			return nil, -1, &RowError{Token: i, Value: l, Vocab: len(logits)}
 		}
 		z[i] = float64(l)
+	}
+	if len(s.ahead) > 0 {
+		drafts = append(s.ahead[:len(s.ahead):len(s.ahead)], drafts...)
 	}
 	s.penalties(z, logits, drafts)
 	best := math.Inf(-1)

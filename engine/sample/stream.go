@@ -20,6 +20,10 @@ const (
 	// Recovery picks the token after the accepted drafts, keyed like Draft;
 	// offset = the number of accepted drafts.
 	Recovery
+	// Simulate holds the one uniform of a step that draws how many drafts a
+	// simulated verification accepts, keyed by the committed length at the
+	// step's start, with offset 0 and index 0.
+	Simulate
 )
 
 // Stream is a sequence of 2^32 random values that is addressed, not advanced.

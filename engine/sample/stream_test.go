@@ -17,7 +17,7 @@ func TestStreamsDisjoint(t *testing.T) {
 	seen := map[word]string{}
 	for _, seed := range []uint64{0, 1, 1 << 32, math.MaxUint64} {
 		for _, choice := range []uint32{0, 1, 255} {
-			for _, purpose := range []Purpose{Target, Draft, Verify, Recovery} {
+			for _, purpose := range []Purpose{Target, Draft, Verify, Recovery, Simulate} {
 				for _, length := range []int{0, 1, 2, 256, 1 << 20} {
 					for _, offset := range []int{0, 1, 2, 255, 256, 1<<24 - 1} {
 						s := Params{Seed: seed, Choice: choice}.Stream(purpose, length, offset)
