@@ -21,10 +21,15 @@ type feeder struct {
 }
 
 func newFeeder(m *model.Model, length int) (*feeder, error) {
+	return newFeederOf(m, length, scoreChunk)
+}
+
+// newFeederOf makes a feeder of at most chunk rows a pass.
+func newFeederOf(m *model.Model, length, chunk int) (*feeder, error) {
 	if length > m.MaxTokens {
 		return nil, fmt.Errorf("%d tokens are more than the context of %d", length, m.MaxTokens)
 	}
-	if err := m.Reserve(scoreChunk, scoreChunk); err != nil {
+	if err := m.Reserve(chunk, chunk); err != nil {
 		return nil, err
 	}
 	be := m.Backend()
@@ -37,7 +42,7 @@ func newFeeder(m *model.Model, length int) (*feeder, error) {
 	if f.caches, err = be.Caches(kernels.CacheSpec{Layers: m.Layers(), Slots: 1, Pages: pages, SlotPages: pages, MaxDraft: 1}); err != nil {
 		return nil, err
 	}
-	if f.batch, err = kernels.NewBatch(be, 1, scoreChunk, scoreChunk); err != nil {
+	if f.batch, err = kernels.NewBatch(be, 1, chunk, chunk); err != nil {
 		return nil, err
 	}
 	if f.kept, err = be.Alloc(kernels.Tables, kernels.I32, 1, 1); err != nil {
@@ -62,8 +67,18 @@ func (f *feeder) close() error {
 // feed commits ids at position start and returns their logits rows, valid until
 // the next call.
 func (f *feeder) feed(start int, ids []int32) ([]float32, error) {
+	out := f.forward(start, ids, 0)
+	if err := f.read(out.Logits); err != nil {
+		return nil, err
+	}
+	return f.rows, nil
+}
+
+// forward records the pass that commits ids at position start, with logits for
+// its rows from row want on.
+func (f *feeder) forward(start int, ids []int32, want int) model.Output {
 	q, n := f.be.Queue(), len(ids)
-	b := f.batch.Prefix(1, n, n)
+	b := f.batch.Prefix(1, n, n-want)
 	b.MaxLen = n
 	for _, t := range []struct {
 		buf   kernels.Buf
@@ -77,9 +92,12 @@ func (f *feeder) feed(start int, ids []int32) ([]float32, error) {
 		{b.Pos, func(i int) int32 { return int32(start + i) }},
 		{b.Parent, func(i int) int32 { return int32(i - 1) }},
 		{b.Span, func(int) int32 { return 0 }},
-		{b.Logit, func(i int) int32 { return int32(i) }},
+		{b.Logit, func(i int) int32 { return int32(want + i) }},
 		{f.kept, func(int) int32 { return int32(n) }},
 	} {
+		if t.buf.Rows == 0 {
+			continue // no logits are wanted
+		}
 		raw := make([]byte, 0, 4*t.buf.Rows)
 		for i := range int(t.buf.Rows) {
 			raw = binary.LittleEndian.AppendUint32(raw, uint32(t.value(i)))
@@ -88,13 +106,15 @@ func (f *feeder) feed(start int, ids []int32) ([]float32, error) {
 	}
 	out := f.m.Forward(q, &b, f.caches)
 	q.Commit(f.caches, &b, f.kept)
-	size := n * f.m.Config.VocabSize
+	return out
+}
+
+// read brings logits rows to f.rows.
+func (f *feeder) read(logits kernels.Buf) error {
+	size := int(logits.Rows) * f.m.Config.VocabSize
 	if cap(f.rows) < size {
 		f.rows = make([]float32, size)
 	}
 	f.rows = f.rows[:size]
-	if err := q.Read(unsafe.Slice((*byte)(unsafe.Pointer(&f.rows[0])), 4*size), out.Logits).Wait(); err != nil {
-		return nil, err
-	}
-	return f.rows, nil
+	return f.be.Queue().Read(unsafe.Slice((*byte)(unsafe.Pointer(&f.rows[0])), 4*size), logits).Wait()
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/sample"
@@ -29,6 +30,33 @@ type Case struct {
 	// with NoLab saying why.
 	Lab   Lab
 	NoLab string
+	// Replay chooses what the tokens audit replays.
+	Replay Replay
+}
+
+// Replay chooses how the tokens audit replays a run.
+type Replay string
+
+// Ways of replaying.
+const (
+	ReplayAuto   Replay = ""       // both up to plainTokens tokens, else forced
+	ReplayForced Replay = "forced" // teacher forcing alone
+	ReplayBoth   Replay = "both"   // and plain decoding of each request
+)
+
+// plainTokens is the largest run, in tokens, that is replayed plainly unasked.
+const plainTokens = 20_000
+
+// plainToo says whether plain decoding is replayed beside teacher forcing.
+func (c *Case) plainToo() bool {
+	if c.Replay != ReplayAuto {
+		return c.Replay == ReplayBoth
+	}
+	n := 0
+	for _, r := range c.Requests {
+		n += len(r.Received)
+	}
+	return n <= plainTokens
 }
 
 // Request is what was asked of the engine, and what the client received.
@@ -54,6 +82,21 @@ type Request struct {
 	Received []int32
 	Finish   engine.Finish
 	Ended    bool
+
+	// starts are the positions at which the run's verifications began, in
+	// order, for Lab.Again to follow; nil lets the rule decide.
+	starts []int32
+}
+
+// StepLength returns how many tokens the run committed in the verification that
+// began at a committed length of position, or natural where that is not known:
+// the run had no step there.
+func (r *Request) StepLength(position, natural int) int {
+	i, _ := slices.BinarySearch(r.starts, int32(position)+1)
+	if i < len(r.starts) {
+		return int(r.starts[i]) - position
+	}
+	return natural
 }
 
 // Claim is a line of figures that a run reported.
@@ -65,25 +108,17 @@ type Claim struct {
 	Exact                *bool
 }
 
-// Row is the target's view of one position under teacher forcing.
-type Row struct {
-	Position   int32 // of the row: it predicts the token at Position+1
-	Top1, Top2 int32
-	Gap        float32
-	Hash       uint64
-	NaNs       int32
-	// Logits of the row over the tokenizer's vocabulary, valid during the
-	// call; nil unless they were asked for.
-	Logits []float32
-}
-
 // Lab runs requests on the honest engine: the same model, backend and
 // arithmetic, with nothing in its way.
 type Lab interface {
 	// Plain decodes the requests without drafts, each alone.
 	Plain(ctx context.Context, reqs []*Request, rec engine.Recorder) error
 	// Again runs the requests with their own strategy, k and rule, each
-	// alone, without simulation.
+	// alone and without simulation, along what they received: every step
+	// commits what the run committed there (Request.StepLength), whatever
+	// the rule decides, and its record has the rule's own decision in
+	// RealAccepted and RealNextID. So each step sees the tokens that the
+	// run's step saw. A request without Received is simply run.
 	Again(ctx context.Context, reqs []*Request, rec engine.Recorder) error
 	// Force reads ids in prefill chunks and calls each for the rows from
 	// position first on, in order.
