@@ -23,22 +23,22 @@ type view struct {
 	kind       kernels.Kind
 }
 
-func (v view) none() bool { return v.p == nil }
+func (v *view) none() bool { return v.p == nil }
 
-func (v view) row(r int) unsafe.Pointer { return unsafe.Add(v.p, r*v.stride) }
+func (v *view) row(r int) unsafe.Pointer { return unsafe.Add(v.p, r*v.stride) }
 
-func (v view) u16(r int) []uint16 { return unsafe.Slice((*uint16)(v.row(r)), v.cols) }
+func (v *view) u16(r int) []uint16 { return unsafe.Slice((*uint16)(v.row(r)), v.cols) }
 
-func (v view) f32(r int) []float32 { return unsafe.Slice((*float32)(v.row(r)), v.cols) }
+func (v *view) f32(r int) []float32 { return unsafe.Slice((*float32)(v.row(r)), v.cols) }
 
 // at returns element 0 of row r of an I32 view.
-func (v view) at(r int) int { return int(*(*int32)(v.row(r))) }
+func (v *view) at(r int) int { return int(*(*int32)(v.row(r))) }
 
 // set writes element 0 of row r of an I32 view.
-func (v view) set(r, x int) { *(*int32)(v.row(r)) = int32(x) }
+func (v *view) set(r, x int) { *(*int32)(v.row(r)) = int32(x) }
 
 // bytes returns row r as bytes.
-func (v view) bytes(r int) []byte {
+func (v *view) bytes(r int) []byte {
 	return unsafe.Slice((*byte)(v.row(r)), v.cols*v.kind.Size())
 }
 
@@ -68,4 +68,4 @@ type tables struct {
 func addBytes(p unsafe.Pointer, n int) unsafe.Pointer { return unsafe.Add(p, n) }
 
 // cell returns element c of row r of an I32 view.
-func (v view) cell(r, c int) int { return int(*(*int32)(unsafe.Add(v.row(r), 4*c))) }
+func (v *view) cell(r, c int) int { return int(*(*int32)(unsafe.Add(v.row(r), 4*c))) }
