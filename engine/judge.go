@@ -241,6 +241,9 @@ func (e *Engine) report(b kernels.Batch, verifyNs, totalNs int64) error {
 	return nil
 }
 
+// simulator is a rule that forces its outcome; it says what was asked for.
+type simulator interface{ Simulation() string }
+
 func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Record {
 	rec := &Record{
 		Request: it.seq.req.ID, Sequence: it.seq.id, Step: e.step, SeqStep: it.seq.seqStep, Phase: Prefill,
@@ -254,6 +257,8 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 	}
 	if sim := it.verdict.Simulation; sim != nil {
 		rec.Simulated, rec.Simulation, rec.RealAccepted, rec.RealNextID = true, sim.Spec, sim.Real, sim.RealNext
+	} else if s, ok := it.seq.rule.(simulator); ok && it.logits == 0 {
+		rec.Simulated, rec.Simulation = true, s.Simulation() // nothing was decided yet
 	}
 	if it.plan.Phase == sched.Decode {
 		rec.Phase = Decode

@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"exacta.dev/exacta/engine/sample"
+	"exacta.dev/exacta/verify"
 )
 
 // Config is an experiment. Field comments are its reference; every field has a
@@ -96,6 +97,33 @@ type Strategy struct {
 	Rule string `yaml:"rule" json:"rule"`
 	// Config are the strategy's own settings.
 	Config map[string]any `yaml:"config" json:"config,omitempty"`
+	// Simulate replaces the rule's decisions by drawn ones. Only speed can be
+	// read from such a run: nothing in it is called exact, see Summary.
+	Simulate *Simulate `yaml:"simulate,omitempty" json:"simulate,omitempty"`
+}
+
+// Simulate says how many drafts simulated verifications accept: one of its keys
+// is given. See verify.Simulation.
+type Simulate struct {
+	// Length is the mean accept length, the token after the drafts
+	// included: 1..k+1 for every k of the strategy.
+	Length *float64 `yaml:"length,omitempty" json:"length,omitempty"`
+	// Rates[i] is the share of steps that accept drafts 0..i; it does not
+	// rise with i.
+	Rates []float64 `yaml:"rates,omitempty" json:"rates,omitempty"`
+}
+
+// Spec returns the simulation, or an error if none or two are given.
+func (s *Simulate) Spec() (verify.Simulation, error) {
+	switch {
+	case s.Length != nil && s.Rates != nil:
+		return verify.Simulation{}, errors.New("has length and rates; give one of them")
+	case s.Length != nil:
+		return verify.Simulation{Length: *s.Length}, nil
+	case s.Rates != nil:
+		return verify.Simulation{Rates: s.Rates}, nil
+	}
+	return verify.Simulation{}, errors.New("is empty; give length or rates")
 }
 
 // EngineConfig are the engine's settings; 0 takes the engine's default.

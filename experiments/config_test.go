@@ -103,19 +103,34 @@ func TestConfigRefuses(t *testing.T) {
 		"sampling: {temperature: .nan}" + rest:                "x.yaml:1: sampling: temperature NaN is out of range",
 		"sampling: {top_p: 2}" + rest:                         "x.yaml:1: sampling: top_p 2",
 		"sampling: {temperature: 1}" + rest:                   "x.yaml: rule: rule greedy serves temperature 0, not 1",
-		"rule: hope" + rest:                                   `x.yaml:1: rule: unknown rule "hope"; known rules: coupled, greedy, rejection`,
+		"rule: hope" + rest:                                   `x.yaml:1: rule: unknown rule "hope"; known rules: block, coupled, greedy, rejection`,
 		"concurrency: []" + rest:                              "x.yaml:1: concurrency: is empty",
 		"concurrency: [1, 0]" + rest:                          "x.yaml:1: concurrency[1]: 0 is out of range 1..4096",
 		"concurrency: [2, 2]" + rest:                          "x.yaml:1: concurrency[1]: 2 is there twice",
 		"name: a":                                             "x.yaml: strategies: is empty",
 		"strategies: []":                                      "x.yaml:1: strategies: is empty",
 		"strategies: [null]":                                  `x.yaml:1: strategies[0].drafter: unknown drafter ""`,
-		"strategies:\n- drafter: psychic\n  k: [1]":           `x.yaml:2: strategies[0].drafter: unknown drafter "psychic"; known drafters: mtp, ngram, none`,
+		"strategies:\n- drafter: psychic\n  k: [1]":           `x.yaml:2: strategies[0].drafter: unknown drafter "psychic"; known drafters: `,
 		"strategies:\n- drafter: mtp":                         "x.yaml:2: strategies[0].k: is empty",
 		"strategies:\n- {drafter: mtp, k: [1, 64]}":           "x.yaml:2: strategies[0].k[1]: 64 is out of range 0..63",
 		"strategies:\n- {drafter: mtp, k: [1, 1]}":            "x.yaml:2: strategies[0].k[1]: 1 is there twice",
 		"strategies:\n- drafter: mtp\n  k: [1]\n  rule: hope": `x.yaml:4: strategies[0].rule: unknown rule "hope"`,
 		"rule: coupled\nsampling: {temperature: 1}\nstrategies:\n- drafter: mtp\n  k: [1]\n  rule: greedy": "x.yaml:6: strategies[0].rule: rule greedy serves temperature 0",
+		"strategies:\n- {drafter: mtp, k: [1, 3], simulate: {length: 2.5}}":                                "x.yaml:2: strategies[0].simulate.length: 2.5 is out of range 1..2 (k+1 with k = 1",
+		"strategies:\n- drafter: mtp\n  k: [3]\n  simulate:\n    length: .nan":                             "x.yaml:5: strategies[0].simulate.length: NaN is out of range 1..4",
+		"strategies:\n- drafter: mtp\n  k: [3]\n  simulate:\n    length: 0":                                "x.yaml:5: strategies[0].simulate.length: 0 is out of range 1..4",
+		"strategies:\n- drafter: mtp\n  k: [3]\n  simulate:\n    length: two":                              "x.yaml:5: strategies[0].simulate.length: want a number, not two",
+		"strategies:\n- drafter: mtp\n  k: [3]\n  simulate:\n    rates:\n    - .5\n    - .6":               "x.yaml:7: strategies[0].simulate.rates[1]: 0.6 is above 0.5 before it",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {rates: [1, .5, .2]}":                          "x.yaml:4: strategies[0].simulate.rates[2]: 0.2 is of draft 3, and a step has 2",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {rates: []}":                                   "x.yaml:4: strategies[0].simulate.rates: is empty",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {rates: .5}":                                   "x.yaml:4: strategies[0].simulate.rates: want a list, not .5",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {rates: [1], length: 2}":                       "x.yaml:4: strategies[0].simulate: has length and rates; give one of them",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {}":                                            "x.yaml:4: strategies[0].simulate: is empty; give length or rates",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate:":                                               "x.yaml:4: strategies[0].simulate: want a mapping, not nothing",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {length: null}":                                "x.yaml:4: strategies[0].simulate.length: want a number, not ",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: 2.6":                                           "x.yaml:4: strategies[0].simulate: want a mapping, not 2.6",
+		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {acc_len: 2}":                                  "x.yaml:4: strategies[0].simulate.acc_len: unknown key",
+		"strategies:\n- drafter: none\n  simulate: {length: 1}":                                            "x.yaml:3: strategies[0].simulate: drafter none has no drafts",
 		settings("min_match: 0"): "x.yaml:5: strategies[0].config: drafter ngram: min_match 0 and max_match 3; want",
 	} {
 		_, err := ParseConfig("x.yaml", []byte(text))
@@ -167,6 +182,7 @@ func FuzzParseConfig(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte("strategies:\n- drafter: ngram\n  k: [2]\n  config: {min_match: 1}\n"))
+	f.Add([]byte("strategies:\n- drafter: mtp\n  k: [3]\n  simulate: {rates: [.9, 5e-1]}\n- {drafter: mtp, k: [3], simulate: {length: 2.6}}\n"))
 	f.Add([]byte("strategies: [{drafter: none, rule: coupled}]\nsampling: {temperature: .5, seed: 0x1f}\n"))
 	f.Add([]byte("a: &a [*a]\n<<: *a\n"))
 	f.Add([]byte("? - ? {a: [}\n--- !!map\n%YAML 1.2\n|-\n >+"))

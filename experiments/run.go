@@ -14,7 +14,6 @@ import (
 
 	"exacta.dev/exacta/acceptance"
 	"exacta.dev/exacta/engine"
-	"exacta.dev/exacta/verify"
 )
 
 // ErrInterrupted says that a run was stopped; what was recorded is kept.
@@ -80,7 +79,7 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 	if r.dir, err = makeDir(o.Dir, cfg.Name); err != nil {
 		return nil, err
 	}
-	sum = &Summary{Name: cfg.Name, Dir: r.dir, Provenance: provenance(s, o.Version), Prompts: len(s.prompts)}
+	sum = &Summary{Name: cfg.Name, Dir: r.dir, Provenance: provenance(s, o.Version), Prompts: len(s.prompts), Simulated: r.simulates()}
 	if err := r.begin(sum); err != nil {
 		return nil, err
 	}
@@ -253,6 +252,9 @@ func (r *runner) finish(p Point, prompt string, s *engine.Sequence, t *acceptanc
 		r.refs[key] = t
 		return nil
 	}
+	if p.Simulation != "" {
+		return nil // its text means nothing
+	}
 	if d := acceptance.Compare(o.Request, t, r.refs[key]); d != nil && state.exact {
 		state.exact, state.firstDiff = false, d.String()
 	}
@@ -293,13 +295,24 @@ func (r *runner) table() []PointResult {
 			f := median(fresh)
 			res.FreshRatio = &f
 		}
-		if rule, err := verify.New(p.Rule); err == nil && !sum.Simulated && rule.Exact(r.cfg.Sampling.Params(0)) {
+		if sum.Simulated {
+			real := sum.RealAccepted.Per(sum.Verifications) + 1
+			res.RealAcceptLength = &real
+		}
+		// In a run with simulated points nothing is called exact, but what
+		// is not is still told.
+		if rule, err := p.rule(); err == nil && rule.Exact(r.cfg.Sampling.Params(0)) && !(st.exact && r.simulates()) {
 			exact := st.exact
 			res.Exact, res.FirstDiff = &exact, st.firstDiff
 		}
 		out = append(out, res)
 	}
 	return out
+}
+
+// simulates reports whether any point of the run is simulated.
+func (r *runner) simulates() bool {
+	return slices.ContainsFunc(r.points, func(p Point) bool { return p.Simulation != "" })
 }
 
 // plainOf returns the index of the plain point of p's concurrency.

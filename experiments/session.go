@@ -93,7 +93,12 @@ func (c *Config) points() []Point {
 				ks = []int{0}
 			}
 			for _, k := range ks {
-				out = append(out, Point{Strategy: i, Drafter: s.Drafter, K: k, Rule: rule, Concurrency: n})
+				p := Point{Strategy: i, Drafter: s.Drafter, K: k, Rule: rule, Concurrency: n}
+				if s.Simulate != nil {
+					spec, _ := s.Simulate.Spec() // validated
+					p.Simulation = spec.String()
+				}
+				out = append(out, p)
 			}
 		}
 	}
@@ -102,7 +107,7 @@ func (c *Config) points() []Point {
 
 // engine makes the engine of a point.
 func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
-	rule, err := verify.New(p.Rule)
+	rule, err := p.rule()
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +128,19 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(),
 		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache,
 	}, drafters, rule, rec, engine.Listener{})
+}
+
+// rule makes the acceptance rule of a point, simulated where the point is.
+func (p Point) rule() (engine.Verifier, error) {
+	rule, err := verify.New(p.Rule)
+	if err != nil || p.Simulation == "" {
+		return rule, err
+	}
+	spec, err := verify.ParseSimulation(p.Simulation)
+	if err != nil {
+		return nil, err
+	}
+	return verify.Simulate(rule, spec, p.K)
 }
 
 // request builds the request for prompt i at a point.

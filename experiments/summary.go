@@ -17,6 +17,9 @@ type Point struct {
 	K           int    `json:"k"`
 	Rule        string `json:"rule"`
 	Concurrency int    `json:"concurrency"`
+	// Simulation is what the point's acceptance was told to be, such as
+	// length=2.6; empty where the rule decided.
+	Simulation string `json:"simulation,omitempty"`
 }
 
 // String names the point as requests do: their id is "POINT.rREPEAT/PROMPT".
@@ -40,8 +43,11 @@ type PointResult struct {
 	// DecodeTokS and DecodeRatio are the same over steps without prefill.
 	DecodeTokS  float64 `json:"decode_tok_s"`
 	DecodeRatio float64 `json:"decode_ratio"`
-	// AcceptLength is the mean over verification steps of accepted + 1.
-	AcceptLength float64 `json:"accept_length"`
+	// AcceptLength is the mean over verification steps of accepted + 1: the
+	// forced one where simulated, and then RealAcceptLength is what the rule
+	// itself decided in the same steps.
+	AcceptLength     float64  `json:"accept_length"`
+	RealAcceptLength *float64 `json:"real_accept_length,omitempty"`
 	// AcceptanceByPosition[i] is the share of steps that executed at least
 	// i+1 drafts in which the first i+1 were accepted.
 	AcceptanceByPosition []float64 `json:"acceptance_by_position"`
@@ -56,7 +62,8 @@ type PointResult struct {
 	DraftShare float64 `json:"draft_share"`
 	// Exact says that every token and the hash of every committed logits row
 	// equals the plain run of one sequence; null where that is not the
-	// rule's promise (sampling with rejection), or when simulated.
+	// rule's promise (sampling with rejection), and in a run with simulated
+	// points, whose other points are only ever told to be false.
 	Exact       *bool   `json:"exact"`
 	FirstDiff   string  `json:"first_difference,omitempty"`
 	Simulated   bool    `json:"simulated"`
@@ -71,6 +78,7 @@ type Summary struct {
 	Provenance  map[string]string `json:"provenance"`
 	Prompts     int               `json:"prompts"`
 	Interrupted bool              `json:"interrupted"`
+	Simulated   bool              `json:"simulated"` // some point is: nothing in the run is called exact
 	Runs        []PointResult     `json:"runs"`
 }
 
@@ -93,10 +101,16 @@ func (s *Summary) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "summary.json"), append(text, '\n'), 0o644)
 }
 
-// Table prints the results as text.
+// Table prints the results as text. The last column says whether the output is
+// plain decoding's; in a run with simulated points, of which nothing of the kind
+// may be read, it has the rule's own accept length instead.
 func (s *Summary) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "strategy\tk\trule\tin flight\ttok/s\tx plain\tdecode x plain\tfresh x plain\taccept length\tfresh\tacceptance by position\tdraft share\texact")
+	last := "exact"
+	if s.Simulated {
+		last = "real accept length"
+	}
+	fmt.Fprintln(w, "strategy\tk\trule\tin flight\ttok/s\tx plain\tdecode x plain\tfresh x plain\taccept length\tfresh\tacceptance by position\tdraft share\t"+last)
 	for _, r := range s.Runs {
 		name := r.Drafter
 		if r.Simulated {
@@ -110,12 +124,8 @@ func (s *Summary) Table(out io.Writer) error {
 		if r.FreshRatio != nil {
 			fresh = fmt.Sprintf("%.2f", *r.FreshRatio)
 		}
-		exact := "n/a"
-		if r.Exact != nil {
-			exact = map[bool]string{true: "yes", false: "NO"}[*r.Exact]
-		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
-			name, r.K, r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, strings.Join(by, " "), 100*r.DraftShare, exact)
+			name, r.K, r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, strings.Join(by, " "), 100*r.DraftShare, s.lastColumn(r))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -123,10 +133,27 @@ func (s *Summary) Table(out io.Writer) error {
 	if len(s.Runs) > 0 {
 		fmt.Fprintf(out, "\nfresh: over steps that repeat no 4-gram of their output; %.0f%% of the plain output's 4-grams are repeats\n", 100*s.Runs[0].Repeated4Grams)
 	}
+	if s.Simulated {
+		fmt.Fprintln(out, "simulated: accept lengths marked so were drawn, not decided; speeds are all that this run shows")
+	}
 	for _, r := range s.Runs {
 		if r.FirstDiff != "" {
 			fmt.Fprintf(out, "%s: %s\n", r.Point, r.FirstDiff)
 		}
 	}
 	return nil
+}
+
+// lastColumn is a line's verdict or, in a run with simulated points, the accept
+// length of the rule itself.
+func (s *Summary) lastColumn(r PointResult) string {
+	switch {
+	case !s.Simulated && (r.Exact == nil || r.Simulated):
+		return "n/a"
+	case !s.Simulated:
+		return map[bool]string{true: "yes", false: "NO"}[*r.Exact]
+	case r.RealAcceptLength != nil:
+		return fmt.Sprintf("%.2f", *r.RealAcceptLength)
+	}
+	return fmt.Sprintf("%.2f", r.AcceptLength)
 }

@@ -130,6 +130,27 @@ func (s Strategy) validate(key string, p sample.Params) error {
 			return bad(key, "%d is there twice", k)
 		}
 	}
+	if s.Simulate == nil {
+		return nil
+	}
+	return s.validateSimulation(key + ".simulate")
+}
+
+// validateSimulation checks that a simulation can be honoured with every k.
+func (s Strategy) validateSimulation(key string) error {
+	spec, err := s.Simulate.Spec()
+	if err != nil {
+		return bad(key, "%v", err)
+	}
+	if s.Drafter == "none" {
+		return bad(key, "drafter none has no drafts that could be accepted; simulate another")
+	}
+	for _, k := range s.K {
+		var wrong *verify.SimulationError
+		if errors.As(spec.Validate(k), &wrong) {
+			return bad(key+"."+wrong.Key, "%s", wrong.Want)
+		}
+	}
 	return nil
 }
 

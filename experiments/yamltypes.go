@@ -55,6 +55,9 @@ type typeMistake struct {
 // 1.5 to 1, "4" to 4, 12 to "12", nothing to 0. It also refuses anchors, aliases
 // and tags. Keys that t does not have are passed over.
 func mistyped(n ast.Node, t reflect.Type) *typeMistake {
+	if t.Kind() == reflect.Pointer && n.Type() != ast.NullType {
+		t = t.Elem()
+	}
 	switch v := n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
 		return mistake(n, "anchors, aliases and tags are not taken here")
@@ -114,7 +117,8 @@ func elemType(t reflect.Type) reflect.Type {
 	return anything
 }
 
-// takes reports whether a scalar is of type t. Nothing may stand for a section.
+// takes reports whether a scalar is of type t. Nothing may stand for a section,
+// but not for one that has a meaning by being there, which is a pointer.
 func takes(t reflect.Type, n ast.Node) bool {
 	switch n.(type) {
 	case *ast.NullNode:
@@ -136,6 +140,8 @@ func takes(t reflect.Type, n ast.Node) bool {
 // wanted names a type for users.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
+	case reflect.Pointer:
+		return wanted(t.Elem())
 	case reflect.Int, reflect.Uint64:
 		return "a whole number"
 	case reflect.Float32, reflect.Float64:

@@ -20,7 +20,7 @@ func TestRegistry(t *testing.T) {
 		require.Equal(t, i.Name, rule.Name())
 	}
 	_, err := New("lucky")
-	require.EqualError(t, err, `unknown rule "lucky"; known rules: coupled, greedy, rejection`)
+	require.EqualError(t, err, `unknown rule "lucky"; known rules: block, coupled, greedy, rejection`)
 	require.Panics(t, func() { Register(List()[0]) })
 }
 

@@ -59,6 +59,9 @@ var (
 // Name implements engine.Verifier: the rule that runs.
 func (s *simulated) Name() string { return s.rule.Name() }
 
+// Simulation returns what was asked for, as records carry it.
+func (s *simulated) Simulation() string { return s.text }
+
 // NeedsLogits implements engine.Verifier.
 func (s *simulated) NeedsLogits(p sample.Params) bool { return s.rule.NeedsLogits(p) }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,7 @@ type generateFlags struct {
 	ignoreEOS    bool
 	color        string
 	sampling     experiments.Sampling
+	simulate     string
 }
 
 func newGenerateCommand(o *options) *cobra.Command {
@@ -37,10 +39,17 @@ accepted whole cyan, and tokens of steps without drafts plain.
 
 --json prints {text (without the prompt), prompt_tokens, tokens: [{id, kind: accepted,
 correction, bonus or sampled}], finish, drafter, k, rule, proposed, accepted, steps,
-accept_length, tok_s, simulated}.`,
+accept_length, tok_s, simulated}. With --simulate there are also simulation (what
+was asked for), real_accept_length (what the rule decided in the same steps), and
+simulated beside each token.
+
+--simulate length=2.6 accepts drafts by lot, 2.6 tokens a step on average (rates=
+0.9,0.5 gives the share by position), whatever the rule decides. The rule still runs.
+The text is then no longer the model's; only speed can be read from it.`,
 		Example: `  exacta generate "package main"
   exacta generate --draft none --json "func Max(a, b int) int {"
-  exacta generate --draft mtp --k 4 --rule coupled --temperature 0.8 --seed 7 "type Server struct {"`,
+  exacta generate --draft mtp --k 4 --rule coupled --temperature 0.8 --seed 7 "type Server struct {"
+  exacta generate --draft mtp --k 3 --simulate length=2.6 "package main"`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
 	}
 	f.add(cmd)
@@ -58,6 +67,7 @@ accept_length, tok_s, simulated}.`,
 	cmd.Flags().Float32Var(&f.sampling.PresencePenalty, "presence-penalty", 0, "0 is off")
 	cmd.Flags().Float32Var(&f.sampling.FrequencyPenalty, "frequency-penalty", 0, "0 is off")
 	cmd.Flags().Uint64Var(&f.sampling.Seed, "seed", 0, "seed of the random streams")
+	cmd.Flags().StringVar(&f.simulate, "simulate", "", "accept by lot: length=2.6 or rates=0.9,0.5")
 	complete(cmd, "draft", draft.Names())
 	complete(cmd, "rule", verify.Names())
 	complete(cmd, "color", []string{"auto", "always", "never"})
@@ -79,11 +89,18 @@ type generated struct {
 	AcceptLength float64          `json:"accept_length"`
 	TokS         float64          `json:"tok_s"`
 	Simulated    bool             `json:"simulated"`
+	Simulation   string           `json:"simulation,omitempty"` // what was asked for
+	// RealAcceptLength is what the rule itself decided in simulated steps.
+	RealAcceptLength *float64 `json:"real_accept_length,omitempty"`
+
+	real float64 // sum of the rule's own accept lengths
 }
 
 type generatedToken struct {
 	ID   int32  `json:"id"`
 	Kind string `json:"kind"` // accepted, correction, bonus or sampled
+	// Simulated says that the step was.
+	Simulated bool `json:"simulated,omitempty"`
 }
 
 func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error {
@@ -99,7 +116,7 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if _, err := draft.New(f.draft); err != nil {
 		return err
 	}
-	rule, err := verify.New(f.rule)
+	rule, err := f.newRule()
 	if err == nil {
 		err = f.sampling.Params(0).Validate()
 	}
@@ -160,14 +177,32 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if o.json {
 		return printJSON(out, res)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d tokens, %.0f tok/s, accept length %.2f (%d of %d drafts accepted), %s\n",
-		len(res.Tokens), res.TokS, res.AcceptLength, res.Accepted, res.Proposed, res.Finish)
+	fmt.Fprintln(cmd.ErrOrStderr(), res.usage())
 	return nil
+}
+
+// newRule makes the acceptance rule, simulated if that is asked for.
+func (f *generateFlags) newRule() (engine.Verifier, error) {
+	rule, err := verify.New(f.rule)
+	if err != nil || f.simulate == "" {
+		return rule, err
+	}
+	spec, err := verify.ParseSimulation(f.simulate)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--%w", err)
+	case f.draft == "none":
+		return nil, errors.New("--simulate with --draft none: there are no drafts that could be accepted; name a draft strategy")
+	}
+	if rule, err = verify.Simulate(rule, spec, f.k); err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	return rule, nil
 }
 
 // engine makes an engine for one sequence.
 func (f *generateFlags) engine(l *loaded, prompt int, listener engine.Listener) (*engine.Engine, error) {
-	rule, err := verify.New(f.rule)
+	rule, err := f.newRule()
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +229,11 @@ func (g *generated) add(r *engine.Record) {
 	if r.Phase == engine.Decode {
 		g.Steps++
 		g.AcceptLength += float64(r.Accepted.Length())
+		g.real += float64(r.RealAccepted.Length())
 	}
+	g.Simulated, g.Simulation = g.Simulated || r.Simulated, r.Simulation
 	for i, id := range r.EmittedIDs {
-		g.Tokens = append(g.Tokens, generatedToken{id, kindOf(r, i)})
+		g.Tokens = append(g.Tokens, generatedToken{id, kindOf(r, i), r.Simulated})
 	}
 }
 
@@ -214,7 +251,21 @@ func (g *generated) finish(seq *engine.Sequence, t *tokenizer.Tokenizer, took ti
 	g.TokS = float64(len(g.Tokens)) / took.Seconds()
 	if g.Steps > 0 {
 		g.AcceptLength /= float64(g.Steps)
+		g.real /= float64(g.Steps)
 	}
+	if g.Simulated {
+		g.RealAcceptLength = &g.real
+	}
+}
+
+// usage is the line below the text.
+func (g *generated) usage() string {
+	line := fmt.Sprintf("%d tokens, %.0f tok/s, accept length %.2f (%d of %d drafts accepted), %s",
+		len(g.Tokens), g.TokS, g.AcceptLength, g.Accepted, g.Proposed, g.Finish)
+	if g.Simulated {
+		line += fmt.Sprintf("; simulated %s, real accept length %.2f: the text means nothing", g.Simulation, g.real)
+	}
+	return line
 }
 
 // painter writes tokens as text, coloured by their kind.

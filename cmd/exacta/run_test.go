@@ -57,8 +57,9 @@ func copyRun(t *testing.T) string {
 func TestRunJSON(t *testing.T) {
 	dir, out := tinyRun()
 	v := decode(t, out)
-	require.Equal(t, []string{"dir", "interrupted", "name", "prompts", "provenance", "runs"}, keys(v))
+	require.Equal(t, []string{"dir", "interrupted", "name", "prompts", "provenance", "runs", "simulated"}, keys(v))
 	require.Equal(t, false, v["interrupted"])
+	require.Equal(t, false, v["simulated"])
 	require.Equal(t, 2.0, v["prompts"])
 	runs := v["runs"].([]any)
 	require.Len(t, runs, 3)
