@@ -1,0 +1,174 @@
+package ranks
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"exacta.dev/exacta/kernels"
+)
+
+// command is a captured operation: one that needs no other rank, or one at which
+// the ranks meet.
+type command struct {
+	local func(l *local)
+	meet  func(q *queue)
+}
+
+// program is a captured list.
+type program []part
+
+// part is a run of local operations as a program of the inner backend, or one
+// meeting.
+type part struct {
+	inner kernels.Program
+	ops   uint64
+	meet  func(q *queue)
+}
+
+// capture is the queue that the body of Queue.Capture records on.
+type capture struct {
+	be       *Backend
+	commands []command
+	err      error // the first
+}
+
+var _ kernels.Queue = (*capture)(nil)
+
+func (c *capture) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+func (c *capture) add(run func(l *local)) { c.commands = append(c.commands, command{local: run}) }
+
+// meeting adds an operation of all ranks, if it fits.
+func (c *capture) meeting(err error, run func(q *queue)) {
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.commands = append(c.commands, command{meet: run})
+}
+
+// MatMul captures a product.
+func (c *capture) MatMul(dst kernels.Buf, w kernels.Weight, x kernels.Buf, l kernels.Linear) {
+	_, err := c.be.matmul(dst, w, x, &l)
+	c.meeting(err, func(q *queue) { q.MatMul(dst, w, x, l) })
+}
+
+// Embed captures a lookup.
+func (c *capture) Embed(dst kernels.Buf, table kernels.Weight, ids kernels.Buf) {
+	_, err := c.be.embed(dst, table, ids)
+	c.meeting(err, func(q *queue) { q.Embed(dst, table, ids) })
+}
+
+// Gather captures a gather.
+func (c *capture) Gather(dst, src, rows kernels.Buf) {
+	c.add(func(l *local) { l.Gather(dst, src, rows) })
+}
+
+// Scatter captures a scatter.
+func (c *capture) Scatter(dst, src, rows kernels.Buf) {
+	c.add(func(l *local) { l.Scatter(dst, src, rows) })
+}
+
+// Copy captures a copy.
+func (c *capture) Copy(dst, src kernels.Buf) { c.add(func(l *local) { l.Copy(dst, src) }) }
+
+// Norm captures a norm.
+func (c *capture) Norm(dst, x kernels.Buf, n kernels.Norm) {
+	c.add(func(l *local) { l.Norm(dst, x, n) })
+}
+
+// Attend captures an attention layer.
+func (c *capture) Attend(dst, proj kernels.Buf, layer kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
+	t, spec := *b, *s
+	c.add(func(l *local) { l.Attend(dst, proj, layer, &t, &spec) })
+}
+
+// Delta captures a Gated DeltaNet layer.
+func (c *capture) Delta(dst, proj kernels.Buf, layer kernels.Layer, b *kernels.Batch, s *kernels.DeltaSpec) {
+	t, spec := *b, *s
+	c.add(func(l *local) { l.Delta(dst, proj, layer, &t, &spec) })
+}
+
+// Stats captures a reduction of logits.
+func (c *capture) Stats(dst, logits kernels.Buf, vocab int, hash bool) {
+	c.add(func(l *local) { l.Stats(dst, logits, vocab, hash) })
+}
+
+// Chain captures the layout of a chain per span.
+func (c *capture) Chain(b *kernels.Batch, cs kernels.Caches, ahead int, first, rest kernels.Buf) {
+	t := *b
+	c.add(func(l *local) { l.Chain(&t, cs, ahead, first, rest) })
+}
+
+// Shift captures the successor view of a batch.
+func (c *capture) Shift(dst, src *kernels.Batch, kept, next kernels.Buf) {
+	d, s := *dst, *src
+	c.add(func(l *local) { l.Shift(&d, &s, kept, next) })
+}
+
+// Accept captures an acceptance rule.
+func (c *capture) Accept(kept, next kernels.Buf, r kernels.RuleID, b *kernels.Batch, target kernels.Buf) {
+	t := *b
+	c.add(func(l *local) { l.Accept(kept, next, r, &t, target) })
+}
+
+// Commit captures a commit.
+func (c *capture) Commit(cs kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+	t := *b
+	c.add(func(l *local) { l.Commit(cs, &t, kept) })
+}
+
+// Reset captures the emptying of a slot.
+func (c *capture) Reset(cs kernels.Caches, slot int) {
+	c.add(func(l *local) { l.Reset(cs, slot) })
+}
+
+// SetPages captures a change of a page table.
+func (c *capture) SetPages(cs kernels.Caches, slot, first int, pages []int32) {
+	held := slices.Clone(pages)
+	c.add(func(l *local) { l.SetPages(cs, slot, first, held) })
+}
+
+// Save captures the copy of a slot's states to a snapshot.
+func (c *capture) Save(cs kernels.Caches, slot, snapshot int) {
+	c.add(func(l *local) { l.Save(cs, slot, snapshot) })
+}
+
+// Restore captures the copy of a snapshot to a slot.
+func (c *capture) Restore(cs kernels.Caches, slot, snapshot, length int) {
+	c.add(func(l *local) { l.Restore(cs, slot, snapshot, length) })
+}
+
+var errInCapture = errors.New("not allowed while a program is captured")
+
+// Write fails the capture.
+func (c *capture) Write(kernels.Buf, []byte) { c.fail(fmt.Errorf("write: %w", errInCapture)) }
+
+// Read fails the capture.
+func (c *capture) Read([]byte, kernels.Buf) kernels.Ticket {
+	c.fail(fmt.Errorf("read: %w", errInCapture))
+	return kernels.Ticket{Q: c}
+}
+
+// Run fails the capture: programs don't nest.
+func (c *capture) Run(kernels.Program) { c.fail(fmt.Errorf("run: %w", errInCapture)) }
+
+// Capture fails the capture around it.
+func (c *capture) Capture(kernels.GraphKey, func(kernels.Queue)) (kernels.Program, error) {
+	c.fail(fmt.Errorf("capture: %w", errInCapture))
+	return kernels.Program{}, c.err
+}
+
+// Err fails the capture: it would wait.
+func (c *capture) Err() error { return c.WaitFor(0) }
+
+// WaitFor fails the capture.
+func (c *capture) WaitFor(uint64) error {
+	c.fail(fmt.Errorf("wait: %w", errInCapture))
+	return c.err
+}
