@@ -38,6 +38,12 @@ type Config struct {
 	NoHash bool
 	// Interposer breaks the engine on purpose; nil in any engine that serves.
 	Interposer Interposer
+	// Ranks makes the engine one of several that run one model together; nil
+	// in an engine that runs alone.
+	Ranks Ranks
+	// Drift lets the engine go on when the ranks decided differently, for
+	// audits of what becomes of it.
+	Drift bool
 	// Now is the monotonic clock, in nanoseconds. Default: the system's.
 	Now func() int64
 }

@@ -39,6 +39,7 @@ type Engine struct {
 	looped int           // unfinished sequences that a Loop has taken over
 	extra  []kernels.Buf // of loops
 	w      work
+	twins  twins
 }
 
 // drafterEntry is one of the engine's drafters with what a step needs of it.
@@ -82,6 +83,7 @@ func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier,
 	}
 	e := &Engine{cfg: cfg, m: m, be: m.Backend(), q: m.Backend().Queue(), rule: rule, recorder: recorder, listener: l, workspace: sample.NewWorkspace(), seqs: map[int64]*Sequence{}}
 	e.q = cfg.Interposer.Queue(e.q)
+	e.recorder, e.listener = cfg.quiet(recorder, l)
 	for name, d := range drafters {
 		if d == nil {
 			return nil, fmt.Errorf("engine: drafter %q is nil; a request without a drafter decodes plainly", name)

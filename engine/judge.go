@@ -254,6 +254,7 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		Accepted: it.verdict.Accepted, NextID: it.verdict.Next, NextKind: it.verdict.Kind, EmittedIDs: slices.Clone(it.emit),
 		RealAccepted: it.verdict.Accepted, RealNextID: it.verdict.Next, ForcedAccepted: it.verdict.Accepted,
 		VerifyNs: verifyNs, TotalNs: totalNs, DraftWork: e.w.draftWork, TargetWork: e.w.targetWork,
+		RankHashes: e.rankHashes(it.at),
 	}
 	if sim := it.verdict.Simulation; sim != nil {
 		rec.Simulated, rec.Simulation, rec.RealAccepted, rec.RealNextID = true, sim.Spec, sim.Real, sim.RealNext

@@ -65,7 +65,7 @@ func (e *Engine) Step() (bool, error) {
 	}
 	more, err := e.runStep()
 	if err != nil {
-		e.failed = fmt.Errorf("engine step %d: %w", e.step, err)
+		e.failed = e.fails(fmt.Errorf("engine step %d: %w", e.step, err))
 		return false, e.failed
 	}
 	return more, nil
@@ -105,6 +105,9 @@ func (e *Engine) runStep() (bool, error) {
 	}
 	verifyNs := e.cfg.Now() - verifyFrom
 	e.w.targetWork = e.worked()
+	if err := e.outcomes(batch, begin, verifyNs); err != nil {
+		return false, err
+	}
 	e.commit(batch)
 	if err := e.inform(batch, out.Hidden); err != nil {
 		return false, err
