@@ -80,6 +80,7 @@ func (l *Lab) Again(ctx context.Context, reqs []*audit.Request, rec engine.Recor
 			if d, err = l.cfg.Drafter(r); err != nil {
 				return err
 			}
+			d = follow(d, r)
 		}
 		err = l.run(ctx, []*audit.Request{r}, rec, func(r *audit.Request, e *engine.Request) error {
 			rule, err := verify.New(r.Rule)
@@ -147,6 +148,9 @@ func (l *Lab) run(ctx context.Context, reqs []*audit.Request, rec engine.Recorde
 	}
 	return nil
 }
+
+// Vocab returns the number of ids that have a token.
+func (l *Lab) Vocab() int { return l.cfg.Vocab }
 
 // Force implements audit.Lab.
 func (l *Lab) Force(ctx context.Context, ids []int32, first int, logits bool, each func(audit.Row) error) error {
@@ -319,37 +323,4 @@ func (l *Lab) Roofline() float64 {
 		}
 	}
 	return best
-}
-
-// follower is a rule that commits what a request received, step for step, and
-// keeps its own decision beside it.
-type follower struct {
-	engine.Verifier
-	req *audit.Request
-}
-
-// Verify implements engine.Verifier. Where nothing is left to follow, or the
-// request received nothing, the rule itself decides.
-func (f *follower) Verify(v *engine.Verification) (engine.Verdict, error) {
-	real, err := f.Verifier.Verify(v)
-	if err != nil {
-		return real, err
-	}
-	at := v.Position + 1 - len(f.req.Prompt)
-	if at < 0 || at >= len(f.req.Received) {
-		return real, nil
-	}
-	left := f.req.Received[at:]
-	most := min(len(left), f.req.StepLength(v.Position, int(real.Accepted)+1)) - 1
-	n := 0
-	for n < len(v.Draft.Tokens) && n < most && v.Draft.Tokens[n] == left[n] {
-		n++
-	}
-	if n == int(real.Accepted) && left[n] == real.Next {
-		return real, nil
-	}
-	return engine.Verdict{
-		Accepted: engine.Accepted(n), Next: left[n], Kind: real.Kind, Targets: real.Targets,
-		Simulation: &engine.Simulation{Spec: "follow", Real: real.Accepted, RealNext: real.Next},
-	}, nil
 }

@@ -23,15 +23,21 @@ type Case struct {
 	// CutShort says that the run did not come to its end: requests may be
 	// incomplete.
 	CutShort bool
-	// Claims are the figures that the run reported of itself, by point; nil
-	// where it reported none.
+	// Claims are the figures that the run reported of itself, by point (see
+	// PointOf; "" is the whole run); nil where it reported none.
 	Claims map[string]Claim
 	// Lab runs requests again; nil where there is no model to run them on,
 	// with NoLab saying why.
 	Lab   Lab
 	NoLab string
-	// Replay chooses what the tokens audit replays.
+	// Replay chooses what the audits replay.
 	Replay Replay
+	// Elsewhere says that the run was recorded on another machine: its times
+	// are then not held against this one.
+	Elsewhere bool
+
+	retraces map[string]*retrace // by request
+	costs    map[string]*draftCost
 }
 
 // Replay chooses how the tokens audit replays a run.
@@ -83,21 +89,34 @@ type Request struct {
 	Finish   engine.Finish
 	Ended    bool
 
-	// starts are the positions at which the run's verifications began, in
-	// order, for Lab.Again to follow; nil lets the rule decide.
-	starts []int32
+	// steps are the run's verifications in order, for Lab.Again to follow;
+	// nil lets the rule decide.
+	steps []step
 }
 
+// step is where a verification began and how many drafts were planned for it.
+type step struct{ position, planned int32 }
+
 // StepLength returns how many tokens the run committed in the verification that
-// began at a committed length of position, or natural where that is not known:
-// the run had no step there.
+// began at a committed length of position, or natural where that is not known.
 func (r *Request) StepLength(position, natural int) int {
-	i, _ := slices.BinarySearch(r.starts, int32(position)+1)
-	if i < len(r.starts) {
-		return int(r.starts[i]) - position
+	i, _ := slices.BinarySearchFunc(r.steps, int32(position)+1, bySteps)
+	if i < len(r.steps) {
+		return int(r.steps[i].position) - position
 	}
 	return natural
 }
+
+// StepDrafts returns how many drafts the run planned for the verification that
+// began at a committed length of position, or natural where there was none.
+func (r *Request) StepDrafts(position, natural int) int {
+	if i, ok := slices.BinarySearchFunc(r.steps, int32(position), bySteps); ok {
+		return int(r.steps[i].planned)
+	}
+	return natural
+}
+
+func bySteps(s step, position int32) int { return int(s.position - position) }
 
 // Claim is a line of figures that a run reported.
 type Claim struct {

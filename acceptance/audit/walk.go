@@ -20,6 +20,7 @@ func (p Progress) say(text string) {
 // than it runs.
 type walk struct {
 	c    *Case
+	keep bool // the records of open requests
 	open map[string]*course
 	done map[string]bool
 	// order lists the open requests by first appearance.
@@ -28,10 +29,9 @@ type walk struct {
 
 // course is what is kept of a request while its records pass.
 type course struct {
-	req     *Request // nil: nobody asked for it
-	id      string
-	rule    string
-	records int64
+	req  *Request // nil: nobody asked for it
+	id   string
+	rule string
 	// tokens are what the records say was emitted, with the logits hash
 	// behind each and where it was.
 	tokens []int32
@@ -40,11 +40,13 @@ type course struct {
 	// tail are decided tokens beyond what was emitted, of the last record.
 	tail       []int32
 	tailHashes []uint64
-	starts     []int32 // of its verifications
+	steps      []step           // its verifications
+	recs       []*engine.Record // those with logits, where the walk keeps them
 	simulated  bool
 	simulation string
 	preempted  int32
 	last       *engine.Record
+	keep       bool
 }
 
 // place is where a token was chosen.
@@ -68,7 +70,7 @@ func (w *walk) run(ctx context.Context, seen func(*course, *engine.Record) error
 		}
 		co := w.open[r.Request]
 		if co == nil {
-			co = &course{id: r.Request, req: w.c.Requests[r.Request], rule: r.Rule}
+			co = &course{id: r.Request, req: w.c.Requests[r.Request], rule: r.Rule, keep: w.keep}
 			w.open[r.Request] = co
 			w.order = append(w.order, r.Request)
 		}
@@ -100,14 +102,13 @@ func (w *walk) run(ctx context.Context, seen func(*course, *engine.Record) error
 
 // release drops what grows with the tokens.
 func (co *course) release() {
-	co.hashes, co.at, co.starts, co.tail, co.tailHashes = nil, nil, nil, nil, nil
+	co.hashes, co.at, co.steps, co.recs, co.tail, co.tailHashes = nil, nil, nil, nil, nil, nil
 	co.tokens = co.tokens[:0:0]
 	co.last = nil
 }
 
 // take adds a record.
 func (co *course) take(r *engine.Record) {
-	co.records++
 	co.simulated = co.simulated || r.Simulated
 	if r.Simulated {
 		co.simulation = r.Simulation
@@ -121,7 +122,10 @@ func (co *course) take(r *engine.Record) {
 	if r.Phase == engine.Prefill {
 		start = r.Position + r.Rows - 1
 	}
-	co.starts = append(co.starts, start)
+	co.steps = append(co.steps, step{start, r.KPlanned})
+	if co.keep {
+		co.recs = append(co.recs, r)
+	}
 	co.tail, co.tailHashes = nil, nil
 	for i, id := range r.EmittedIDs {
 		co.tokens = append(co.tokens, id)

@@ -1,0 +1,71 @@
+package audit
+
+import (
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/kernels"
+)
+
+// draftCost is what drafting costs, learned from requests run alone: by number of
+// drafts for a decode step, by row for a prompt. Costs of sequences in one step
+// add up.
+type draftCost struct {
+	byK    map[int32]kernels.Counters // of a decode step with k drafts
+	row    *kernels.Counters          // of a prefill row
+	uneven bool                       // the costs are not a function of these
+}
+
+// cost returns the table of a request's strategy.
+func (c *Case) cost(r *Request) *draftCost {
+	key := r.Strategy
+	if r.K == 0 {
+		key = ""
+	}
+	if c.costs == nil {
+		c.costs = map[string]*draftCost{}
+	}
+	if c.costs[key] == nil {
+		c.costs[key] = &draftCost{byK: map[int32]kernels.Counters{}}
+	}
+	return c.costs[key]
+}
+
+// additive keeps the counters that add up over sequences and do not depend on
+// the position.
+func additive(c kernels.Counters) kernels.Counters {
+	return kernels.Counters{MatMulRows: c.MatMulRows, MACs: c.MACs, LogitRows: c.LogitRows}
+}
+
+// learn takes a record of a request run alone.
+func (d *draftCost) learn(r *engine.Record) {
+	work := additive(r.DraftWork)
+	if r.Phase == engine.Prefill {
+		n := uint64(max(1, r.Rows))
+		row := kernels.Counters{MatMulRows: work.MatMulRows / n, MACs: work.MACs / n, LogitRows: work.LogitRows / n}
+		d.uneven = d.uneven || times(row, n) != work || d.row != nil && *d.row != row
+		d.row = &row
+		return
+	}
+	known, ok := d.byK[r.KExecuted]
+	d.uneven = d.uneven || ok && known != work
+	d.byK[r.KExecuted] = work
+}
+
+// of returns what a record's sequence costs the drafter, and whether that is
+// known.
+func (d *draftCost) of(r *engine.Record) (kernels.Counters, bool) {
+	if d.uneven {
+		return kernels.Counters{}, false
+	}
+	if r.Phase == engine.Prefill {
+		if d.row == nil {
+			return kernels.Counters{}, false
+		}
+		return times(*d.row, uint64(max(0, r.Rows))), true
+	}
+	work, ok := d.byK[r.KExecuted]
+	return work, ok
+}
+
+func times(c kernels.Counters, n uint64) kernels.Counters {
+	return kernels.Counters{MatMulRows: c.MatMulRows * n, MACs: c.MACs * n, LogitRows: c.LogitRows * n}
+}
