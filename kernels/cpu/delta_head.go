@@ -27,48 +27,64 @@ type deltaHead struct {
 	bank int // of the committed state
 	open int // window of the committed state
 
-	q, k           []float32 // [KDim], normalised
+	q, k           []float32 // [rows][KDim], normalised
+	v              []float32 // [group][rows][vdim]
 	qb             []uint16  // a head after the convolution
-	dots, mixed    []float32 // [64]: k_j.k_t and k_j.q_t, then with decay
+	dots, mixed    []float32 // [rows][64]: k_j.k_t and k_j.q_t
+	ck, cq         []float32 // [64]: those of a row, with decay
 	decays         []float32 // [64]: e_tj
 	fromK, fromQ   []float32 // [vdim]: S'k, S'q
 	sumK, sumQ     []float32 // [vdim]: over the records
 	value, rowKeys []float32 // [vdim], [64][KDim]
 }
 
+// deltaRows is how many rows of a window go through the steps of a head together,
+// so that each step finds its matrix in the first-level cache. A row's arithmetic
+// is its own.
+const deltaRows = 16
+
 func deltaScratch(o *deltaOp) int {
-	k, v := o.s.KDim, o.l.vdim
-	return scratchBytes([]int{k, k, window, window, window, v, v, v, v, v, window * k}, []int{max(k, o.s.VDim)})
+	k, v, n := o.s.KDim, o.l.vdim, deltaRows
+	return scratchBytes([]int{n * k, n * k, o.group * n * v, n * window, n * window, window, window, window, v, v, v, v, v, window * k},
+		[]int{max(k, o.s.VDim)})
 }
 
 func (w *worker) newDeltaHead(o *deltaOp, s span, head int) deltaHead {
 	w.begin()
-	k, v := o.s.KDim, o.l.vdim
+	k, v, n := o.s.KDim, o.l.vdim, deltaRows
 	d := deltaHead{w: w, o: o, s: s, head: head, bank: o.c.slots[s.slot].bank, open: o.c.length.at(s.slot) / window}
-	d.q, d.k = w.f32(k), w.f32(k)
-	d.dots, d.mixed, d.decays = w.f32(window), w.f32(window), w.f32(window)
+	d.q, d.k, d.v = w.f32(n*k), w.f32(n*k), w.f32(o.group*n*v)
+	d.dots, d.mixed = w.f32(n*window), w.f32(n*window)
+	d.ck, d.cq, d.decays = w.f32(window), w.f32(window), w.f32(window)
 	d.fromK, d.fromQ, d.sumK, d.sumQ = w.f32(v), w.f32(v), w.f32(v), w.f32(v)
 	d.value, d.rowKeys = w.f32(v), w.f32(window*k)
 	d.qb = w.u16(max(k, o.s.VDim))
-	clear(d.value)
+	if v != o.s.VDim {
+		clear(d.v)
+	}
 	return d
 }
 
 func (d *deltaHead) run() {
-	for i := range d.s.n {
+	for i := 0; i < d.s.n; {
 		pos := d.s.start + i
+		t := pos % window
+		n := min(d.s.n-i, window-t, deltaRows)
 		bank := d.bank
 		if pos/window != d.open {
 			bank = 1 - d.bank
 		}
 		st := d.o.l.bankOf(d.s.slot, bank)
-		d.inputs(i)
-		d.keep(i)
-		d.keys(st, pos%window)
-		for g := range d.o.group {
-			d.valueHead(st, i, pos%window, d.head*d.o.group+g)
+		for r := range n {
+			d.inputs(i + r)
+			d.keep(i + r)
+			d.convolve(r)
 		}
-		if pos%window == window-1 {
+		d.keys(st, t, n)
+		for g := range d.o.group {
+			d.valueHead(st, i, t, n, g)
+		}
+		if i += n; t+n == window {
 			d.border(st, d.o.l.bankOf(d.s.slot, 1-d.bank))
 		}
 	}
@@ -120,59 +136,76 @@ func (d *deltaHead) keep(i int) {
 	}
 }
 
-// keys forms q and k of the row, stores k as column t of the records and takes
-// its products with all keys up to its own.
-func (d *deltaHead) keys(st deltaState, t int) {
+// convolve forms q, k and v of row r of a block.
+func (d *deltaHead) convolve(r int) {
 	o, set, n := d.o, d.w.set, d.o.s.KDim
-	x := d.conv(o.taps.q[d.head*convTaps*n:], d.head*n, n)
-	set.FromBF16(d.q, x)
 	scale := 1 / float32(math.Sqrt(float64(n)))
-	set.Scale(d.q, d.q, l2(set.SumSquaresBF16(x))*scale)
+	q, k := d.q[r*n:][:n], d.k[r*n:][:n]
+	x := d.conv(o.taps.q[d.head*convTaps*n:], d.head*n, n)
+	set.FromBF16(q, x)
+	set.Scale(q, q, l2(set.SumSquaresBF16(x))*scale)
 	x = d.conv(o.taps.k[d.head*convTaps*n:], o.kCol+d.head*n, n)
-	set.FromBF16(d.k, x)
-	set.Scale(d.k, d.k, l2(set.SumSquaresBF16(x)))
-	keys := floats(st.keys, d.head, n*window)
-	for i, v := range d.k {
-		keys[i*window+t] = v
+	set.FromBF16(k, x)
+	set.Scale(k, k, l2(set.SumSquaresBF16(x)))
+	for g := range o.group {
+		n, h := o.s.VDim, d.head*o.group+g
+		set.FromBF16(d.v[(g*deltaRows+r)*o.l.vdim:][:n], d.conv(o.taps.v[h*convTaps*n:], o.vCol+h*n, n))
 	}
-	seen := roundUp(t+1, lanes)
-	set.MatVec2(d.dots[:seen], d.mixed[:seen], keys, window, d.k, d.q)
 }
 
-// valueHead advances value head h by row i, which is row t of its window, and
-// writes its output. d.dots and d.mixed hold the products of the keys.
-func (d *deltaHead) valueHead(st deltaState, i, t, h int) {
-	o, set, s, vdim := d.o, d.w.set, &d.o.s, d.o.l.vdim
-	in := o.proj.u16(d.s.row + i)
-	beta := vec.Sigmoid32(vec.F32(in[o.bCol+h]))
-	decay := floats(st.decay, h, window)
-	decay[t] = -float32(o.decay[h] * vec.Softplus32(vec.F32(in[o.aCol+h])+o.bias[h]))
-	if t > 0 {
-		decay[t] += decay[t-1]
+// keys stores k of n rows as columns t and following of the records and takes each
+// row's products with all keys up to its own.
+func (d *deltaHead) keys(st deltaState, t, n int) {
+	dim := d.o.s.KDim
+	keys := floats(st.keys, d.head, dim*window)
+	for i := range dim {
+		column := keys[i*window+t:][:n]
+		for r := range column {
+			column[r] = d.k[r*dim+i]
+		}
 	}
+	for r := range n {
+		seen := roundUp(t+r+1, lanes)
+		at := r * window
+		d.w.set.MatVec2(d.dots[at:at+seen], d.mixed[at:at+seen], keys, window, d.k[r*dim:][:dim], d.q[r*dim:][:dim])
+	}
+}
+
+// valueHead advances value head g of the key head by rows [i, i+n), which are rows
+// t and following of their window, and writes their outputs.
+func (d *deltaHead) valueHead(st deltaState, i, t, n, g int) {
+	o := d.o
+	h := d.head*o.group + g
+	decay := floats(st.decay, h, window)
+	for r := range n {
+		at := t + r
+		in := o.proj.u16(d.s.row + i + r)
+		decay[at] = -float32(o.decay[h] * vec.Softplus32(vec.F32(in[o.aCol+h])+o.bias[h]))
+		if at > 0 {
+			decay[at] += decay[at-1]
+		}
+		d.valueRow(st, i+r, at, r, g)
+	}
+}
+
+// valueRow is valueHead of row r of a block: row i of the span, t of its window.
+func (d *deltaHead) valueRow(st deltaState, i, t, r, g int) {
+	o, set, s, vdim := d.o, d.w.set, &d.o.s, d.o.l.vdim
+	h := d.head*o.group + g
+	in := o.proj.u16(d.s.row + i)
+	decay := floats(st.decay, h, window)
 	set.ExpSub(d.decays[:t+1], decay[:t+1], decay[t])
-	grown := vec.Exp32(-decay[t])
-	x := d.conv(o.taps.v[h*convTaps*s.VDim:], o.vCol+h*s.VDim, s.VDim)
-	set.FromBF16(d.value[:s.VDim], x)
+	dots, mixed := d.dots[r*window:][:window], d.mixed[r*window:][:window]
+	set.Mul(d.ck[:t], d.decays[:t], dots[:t])
+	set.Mul(d.cq[:t], d.decays[:t], mixed[:t])
 
 	records := floats(st.records, h, window*vdim)
-	set.MatVec2(d.fromK, d.fromQ, floats(st.state, h, s.KDim*vdim), vdim, d.k, d.q)
-	ck, cq := d.rowKeys[:window], d.rowKeys[window:2*window] // free until the border
-	for j := range t {
-		ck[j], cq[j] = d.decays[j]*d.dots[j], d.decays[j]*d.mixed[j]
-	}
-	set.MatVec2(d.sumK, d.sumQ, records, vdim, ck[:t], cq[:t])
-
-	u := records[t*vdim:][:vdim]
-	copy(u, d.value)
-	set.Axpy(u, d.fromK, -grown)
-	set.Axpy(u, d.sumK, -1)
-	set.Scale(u, u, beta)
-
-	out := d.fromQ
-	set.Scale(out, out, grown)
-	set.Add(out, d.sumQ)
-	set.Axpy(out, u, d.mixed[t])
+	set.MatVec2(d.fromK, d.fromQ, floats(st.state, h, s.KDim*vdim), vdim, d.k[r*s.KDim:][:s.KDim], d.q[r*s.KDim:][:s.KDim])
+	set.MatVec2(d.sumK, d.sumQ, records, vdim, d.ck[:t], d.cq[:t])
+	beta := vec.Sigmoid32(vec.F32(in[o.bCol+h]))
+	out := d.value
+	set.DeltaRow(out, records[t*vdim:][:vdim], d.v[(g*deltaRows+r)*vdim:][:vdim], d.fromK, d.sumK, d.fromQ, d.sumQ,
+		vec.Exp32(-decay[t]), beta, mixed[t])
 	rms := rsqrtMean(set.SumSquares(out[:s.VDim]), s.VDim, o.norm.eps)
 	set.NormGateBF16(o.dst.u16(d.s.row + i)[h*s.VDim:][:s.VDim], out[:s.VDim], rms, o.norm.w, in[o.zCol+h*s.VDim:][:s.VDim], s.Gate == kernels.SiLU)
 }

@@ -334,6 +334,68 @@ tail2:
 	VZEROUPPER
 	RET
 
+// func mulAVX2(dst *float32, x *float32, y *float32, n int)
+TEXT ·mulAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ y+16(FP), DX
+	MOVQ n+24(FP), CX
+	XORL AX, AX
+	MOVQ CX, BX
+	ANDQ $~7, BX
+	JZ tail2
+loop1:
+	VMOVUPS (SI)(AX*4), Y0
+	VMOVUPS (DX)(AX*4), Y1
+	VMULPS Y1, Y0, Y0
+	VMOVUPS Y0, (DI)(AX*4)
+	ADDQ $8, AX
+	CMPQ AX, BX
+	JLT loop1
+tail2:
+	VZEROUPPER
+	RET
+
+// func deltaRowAVX2(dst *float32, u *float32, v *float32, fromK *float32, sumK *float32, fromQ *float32, sumQ *float32, grown float32, beta float32, mix float32, n int)
+TEXT ·deltaRowAVX2(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), DI
+	MOVQ u+8(FP), SI
+	MOVQ v+16(FP), DX
+	MOVQ fromK+24(FP), R8
+	MOVQ sumK+32(FP), R9
+	MOVQ fromQ+40(FP), R10
+	MOVQ sumQ+48(FP), R11
+	VBROADCASTSS grown+56(FP), Y15
+	VBROADCASTSS beta+60(FP), Y14
+	VBROADCASTSS mix+64(FP), Y12
+	MOVQ n+72(FP), CX
+	XORL AX, AX
+	MOVQ CX, BX
+	ANDQ $~7, BX
+	JZ tail2
+loop1:
+	VMOVUPS (DX)(AX*4), Y0
+	VMOVUPS (R8)(AX*4), Y1
+	VMOVUPS (R9)(AX*4), Y2
+	VMOVUPS (R10)(AX*4), Y3
+	VMOVUPS (R11)(AX*4), Y4
+	VMULPS Y15, Y1, Y1
+	VSUBPS Y1, Y0, Y0
+	VSUBPS Y2, Y0, Y0
+	VMULPS Y14, Y0, Y0
+	VMOVUPS Y0, (SI)(AX*4)
+	VMULPS Y15, Y3, Y3
+	VADDPS Y4, Y3, Y3
+	VMULPS Y12, Y0, Y0
+	VADDPS Y0, Y3, Y3
+	VMOVUPS Y3, (DI)(AX*4)
+	ADDQ $8, AX
+	CMPQ AX, BX
+	JLT loop1
+tail2:
+	VZEROUPPER
+	RET
+
 // func siLUAVX2(dst *float32, x *float32, n int)
 TEXT ·siLUAVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI

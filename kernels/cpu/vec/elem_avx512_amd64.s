@@ -419,6 +419,101 @@ end3:
 	VZEROUPPER
 	RET
 
+// func mulAVX512(dst *float32, x *float32, y *float32, n int)
+TEXT ·mulAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ y+16(FP), DX
+	MOVQ n+24(FP), CX
+	XORL AX, AX
+	MOVQ CX, BX
+	ANDQ $~15, BX
+	JZ tail2
+loop1:
+	VMOVUPS (SI)(AX*4), Z0
+	VMOVUPS (DX)(AX*4), Z1
+	VMULPS Z1, Z0, Z0
+	VMOVUPS Z0, (DI)(AX*4)
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JLT loop1
+tail2:
+	ANDL $15, CX
+	JZ end3
+	MOVL $1, BX
+	SHLL CX, BX
+	DECL BX
+	KMOVW BX, K1
+	VMOVUPS.Z (SI)(AX*4), K1, Z0
+	VMOVUPS.Z (DX)(AX*4), K1, Z1
+	VMULPS Z1, Z0, Z0
+	VMOVUPS Z0, K1, (DI)(AX*4)
+end3:
+	VZEROUPPER
+	RET
+
+// func deltaRowAVX512(dst *float32, u *float32, v *float32, fromK *float32, sumK *float32, fromQ *float32, sumQ *float32, grown float32, beta float32, mix float32, n int)
+TEXT ·deltaRowAVX512(SB), NOSPLIT, $0-80
+	MOVQ dst+0(FP), DI
+	MOVQ u+8(FP), SI
+	MOVQ v+16(FP), DX
+	MOVQ fromK+24(FP), R8
+	MOVQ sumK+32(FP), R9
+	MOVQ fromQ+40(FP), R10
+	MOVQ sumQ+48(FP), R11
+	VBROADCASTSS grown+56(FP), Z15
+	VBROADCASTSS beta+60(FP), Z14
+	VBROADCASTSS mix+64(FP), Z12
+	MOVQ n+72(FP), CX
+	XORL AX, AX
+	MOVQ CX, BX
+	ANDQ $~15, BX
+	JZ tail2
+loop1:
+	VMOVUPS (DX)(AX*4), Z0
+	VMOVUPS (R8)(AX*4), Z1
+	VMOVUPS (R9)(AX*4), Z2
+	VMOVUPS (R10)(AX*4), Z3
+	VMOVUPS (R11)(AX*4), Z4
+	VMULPS Z15, Z1, Z1
+	VSUBPS Z1, Z0, Z0
+	VSUBPS Z2, Z0, Z0
+	VMULPS Z14, Z0, Z0
+	VMOVUPS Z0, (SI)(AX*4)
+	VMULPS Z15, Z3, Z3
+	VADDPS Z4, Z3, Z3
+	VMULPS Z12, Z0, Z0
+	VADDPS Z0, Z3, Z3
+	VMOVUPS Z3, (DI)(AX*4)
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JLT loop1
+tail2:
+	ANDL $15, CX
+	JZ end3
+	MOVL $1, BX
+	SHLL CX, BX
+	DECL BX
+	KMOVW BX, K1
+	VMOVUPS.Z (DX)(AX*4), K1, Z0
+	VMOVUPS.Z (R8)(AX*4), K1, Z1
+	VMOVUPS.Z (R9)(AX*4), K1, Z2
+	VMOVUPS.Z (R10)(AX*4), K1, Z3
+	VMOVUPS.Z (R11)(AX*4), K1, Z4
+	VMULPS Z15, Z1, Z1
+	VSUBPS Z1, Z0, Z0
+	VSUBPS Z2, Z0, Z0
+	VMULPS Z14, Z0, Z0
+	VMOVUPS Z0, K1, (SI)(AX*4)
+	VMULPS Z15, Z3, Z3
+	VADDPS Z4, Z3, Z3
+	VMULPS Z12, Z0, Z0
+	VADDPS Z0, Z3, Z3
+	VMOVUPS Z3, K1, (DI)(AX*4)
+end3:
+	VZEROUPPER
+	RET
+
 // func siLUAVX512(dst *float32, x *float32, n int)
 TEXT ·siLUAVX512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI

@@ -82,6 +82,34 @@ func avx512Axpy(dst []float32, x []float32, a float32) {
 }
 
 //go:noescape
+func mulAVX512(dst *float32, x *float32, y *float32, n int)
+
+func avx512Mul(dst []float32, x []float32, y []float32) {
+	x = x[:len(dst)]
+	y = y[:len(dst)]
+	n := len(dst)
+	if n > 0 {
+		mulAVX512(&dst[0], &x[0], &y[0], n)
+	}
+}
+
+//go:noescape
+func deltaRowAVX512(dst *float32, u *float32, v *float32, fromK *float32, sumK *float32, fromQ *float32, sumQ *float32, grown float32, beta float32, mix float32, n int)
+
+func avx512DeltaRow(dst []float32, u []float32, v []float32, fromK []float32, sumK []float32, fromQ []float32, sumQ []float32, grown float32, beta float32, mix float32) {
+	u = u[:len(dst)]
+	v = v[:len(dst)]
+	fromK = fromK[:len(dst)]
+	sumK = sumK[:len(dst)]
+	fromQ = fromQ[:len(dst)]
+	sumQ = sumQ[:len(dst)]
+	n := len(dst)
+	if n > 0 {
+		deltaRowAVX512(&dst[0], &u[0], &v[0], &fromK[0], &sumK[0], &fromQ[0], &sumQ[0], grown, beta, mix, n)
+	}
+}
+
+//go:noescape
 func siLUAVX512(dst *float32, x *float32, n int)
 
 func avx512SiLU(dst []float32, x []float32) {
@@ -259,6 +287,36 @@ func avx2Axpy(dst []float32, x []float32, a float32) {
 		axpyAVX2(&dst[0], &x[0], a, n)
 	}
 	goAxpy(dst[n:], x[n:], a)
+}
+
+//go:noescape
+func mulAVX2(dst *float32, x *float32, y *float32, n int)
+
+func avx2Mul(dst []float32, x []float32, y []float32) {
+	x = x[:len(dst)]
+	y = y[:len(dst)]
+	n := len(dst) &^ 7
+	if n > 0 {
+		mulAVX2(&dst[0], &x[0], &y[0], n)
+	}
+	goMul(dst[n:], x[n:], y[n:])
+}
+
+//go:noescape
+func deltaRowAVX2(dst *float32, u *float32, v *float32, fromK *float32, sumK *float32, fromQ *float32, sumQ *float32, grown float32, beta float32, mix float32, n int)
+
+func avx2DeltaRow(dst []float32, u []float32, v []float32, fromK []float32, sumK []float32, fromQ []float32, sumQ []float32, grown float32, beta float32, mix float32) {
+	u = u[:len(dst)]
+	v = v[:len(dst)]
+	fromK = fromK[:len(dst)]
+	sumK = sumK[:len(dst)]
+	fromQ = fromQ[:len(dst)]
+	sumQ = sumQ[:len(dst)]
+	n := len(dst) &^ 7
+	if n > 0 {
+		deltaRowAVX2(&dst[0], &u[0], &v[0], &fromK[0], &sumK[0], &fromQ[0], &sumQ[0], grown, beta, mix, n)
+	}
+	goDeltaRow(dst[n:], u[n:], v[n:], fromK[n:], sumK[n:], fromQ[n:], sumQ[n:], grown, beta, mix)
 }
 
 //go:noescape

@@ -92,6 +92,11 @@ var primitives = []struct {
 	{"Scale", func(s *Set, a *arena, n int) []float32 { s.Scale(a.f(n), a.f(n), a.scalar()); return nil }},
 	{"Add", func(s *Set, a *arena, n int) []float32 { s.Add(a.f(n), a.f(n)); return nil }},
 	{"Axpy", func(s *Set, a *arena, n int) []float32 { s.Axpy(a.f(n), a.f(n), a.scalar()); return nil }},
+	{"Mul", func(s *Set, a *arena, n int) []float32 { s.Mul(a.f(n), a.f(n), a.f(n)); return nil }},
+	{"DeltaRow", func(s *Set, a *arena, n int) []float32 {
+		s.DeltaRow(a.f(n), a.f(n), a.f(n), a.f(n), a.f(n), a.f(n), a.f(n), a.scalar(), a.scalar(), a.scalar())
+		return nil
+	}},
 	{"Max", func(s *Set, a *arena, n int) []float32 { return []float32{s.Max(a.f(n))} }},
 	{"ExpSub", func(s *Set, a *arena, n int) []float32 {
 		return []float32{s.ExpSub(a.f(n), a.f(n), float32(a.r.IntN(2))*a.scalar())}

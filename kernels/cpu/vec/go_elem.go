@@ -42,6 +42,19 @@ func goAxpy(dst, x []float32, a float32) {
 	}
 }
 
+func goMul(dst, x, y []float32) {
+	for i := range dst {
+		dst[i] = x[i] * y[i]
+	}
+}
+
+func goDeltaRow(dst, u, v, fromK, sumK, fromQ, sumQ []float32, grown, beta, mix float32) {
+	for i := range dst {
+		u[i] = (v[i] - float32(grown*fromK[i]) - sumK[i]) * beta
+		dst[i] = float32(fromQ[i]*grown) + sumQ[i] + float32(u[i]*mix)
+	}
+}
+
 func goSiLU(dst, x []float32) {
 	for i := range dst {
 		dst[i] = SiLU32(x[i])

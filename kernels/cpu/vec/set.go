@@ -56,6 +56,11 @@ type Set struct {
 	Add func(dst, x []float32)
 	// Axpy: dst += a*x (product rounded).
 	Axpy func(dst, x []float32, a float32)
+	// Mul: dst = x*y.
+	Mul func(dst, x, y []float32)
+	// DeltaRow: u = ((v - grown*fromK) - sumK) * beta and then
+	// dst = (fromQ*grown + sumQ) + u*mix.
+	DeltaRow func(dst, u, v, fromK, sumK, fromQ, sumQ []float32, grown, beta, mix float32)
 	// Max returns the largest element (NaN skipped; -Inf if none; a zero is
 	// +0).
 	Max func(x []float32) float32

@@ -20,7 +20,7 @@ var goSet = Set{
 	ToBF16: goToBF16, FromBF16: goFromBF16,
 	SumSquaresBF16: goSumSquaresBF16, SumSquares: goSumSquares,
 	ScaleWeightBF16: goScaleWeightBF16, ScaleWeight: goScaleWeight,
-	Scale: goScale, Add: goAdd, Axpy: goAxpy,
+	Scale: goScale, Add: goAdd, Axpy: goAxpy, Mul: goMul, DeltaRow: goDeltaRow,
 	Max: goMax, ExpSub: goExpSub,
 	SiLU: goSiLU, Sigmoid: goSigmoid, SwiGLUBF16: goSwiGLUBF16,
 	AddBF16: goAddBF16, MulSigmoidBF16: goMulSigmoidBF16, NormGateBF16: goNormGateBF16,

@@ -62,11 +62,12 @@ func (a *asm) op(o op, i isa) {
 	a.text("func "+o.name+i.name+list, o.name+i.name, 0, size)
 	v := &vector{asm: a, isa: i}
 	var p []string
-	sum := ""
+	sum, scalars := "", 0
 	for k, q := range o.params {
 		switch q.kind {
 		case scalar:
-			a.f("VBROADCASTSS %s+%d(FP), %s%d", q.name, offsets[k], i.reg, scalarReg)
+			a.f("VBROADCASTSS %s+%d(FP), %s%d", q.name, offsets[k], i.reg, scalarRegs[scalars])
+			scalars++
 		case lanes:
 			sum = fmt.Sprintf("%s+%d(FP)", q.name, offsets[k])
 			a.f("MOVQ %s, AX", sum)

@@ -17,9 +17,9 @@ const (
 )
 
 // op is an elementwise kernel, written for every isa by body. Slices lie at the
-// registers pointers[i] in the order of params; a scalar is broadcast to
-// register 15 and the lanes of a sum are in 13 (and 14 for the second eight
-// under AVX2). wrap says that a Go wrapper of the primitive's signature is to be
+// registers pointers[i] in the order of params; scalars are broadcast to the
+// registers scalarRegs and the lanes of a sum are in 13 (and 14 for the second
+// eight under AVX2, where there is one scalar at most). wrap says that a Go wrapper of the primitive's signature is to be
 // written, whose AVX2 tail is the Go function.
 type op struct {
 	name   string
@@ -36,6 +36,8 @@ const (
 	sumReg    = 13
 	scalarReg = 15
 )
+
+var scalarRegs = [...]int{scalarReg, 14, 12}
 
 func f(name string) param { return param{name, floats} }
 func h(name string) param { return param{name, halves} }
@@ -77,6 +79,27 @@ var ops = []op{
 		v.op("VMULPS", scalarReg, 1, 1)
 		v.op("VADDPS", 1, 0, 0)
 		v.store(0, p[0])
+	}},
+	{"mul", []param{f("dst"), f("x"), f("y")}, true, func(v *vector, p []string) {
+		v.load(p[1], 0)
+		v.load(p[2], 1)
+		v.op("VMULPS", 1, 0, 0)
+		v.store(0, p[0])
+	}},
+	{"deltaRow", []param{f("dst"), f("u"), f("v"), f("fromK"), f("sumK"), f("fromQ"), f("sumQ"), s("grown"), s("beta"), s("mix")}, true, func(v *vector, p []string) {
+		for i := range 5 {
+			v.load(p[2+i], i)
+		}
+		v.op("VMULPS", scalarRegs[0], 1, 1)
+		v.op("VSUBPS", 1, 0, 0)
+		v.op("VSUBPS", 2, 0, 0)
+		v.op("VMULPS", scalarRegs[1], 0, 0)
+		v.store(0, p[1])
+		v.op("VMULPS", scalarRegs[0], 3, 3)
+		v.op("VADDPS", 4, 3, 3)
+		v.op("VMULPS", scalarRegs[2], 0, 0)
+		v.op("VADDPS", 0, 3, 3)
+		v.store(3, p[0])
 	}},
 	{"siLU", []param{f("dst"), f("x")}, true, func(v *vector, p []string) {
 		v.load(p[1], 0)
