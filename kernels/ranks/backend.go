@@ -206,10 +206,7 @@ func (be *Backend) Close() error {
 		return nil
 	}
 	be.closed = true
-	be.g.leave(be.rank, "was closed")
-	be.g.mu.Lock()
-	be.g.seats[be.rank].closed = true
-	be.g.mu.Unlock()
+	be.g.leave(be.rank, closed)
 	if be.q.err == nil {
 		be.q.err = errClosed
 	}

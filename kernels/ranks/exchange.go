@@ -38,10 +38,12 @@ type seat struct {
 	parcels [2]parcel // by the parity of the exchange
 	arrived bool
 	gone    string // why it will not come again
-	closed  bool   // gone for good
 	wake    chan struct{}
 	timer   *time.Timer
 }
+
+// closed is why a rank is gone for good.
+const closed = "was closed"
 
 func (s *seat) open() {
 	s.wake = make(chan struct{}, 1)
@@ -158,7 +160,9 @@ func (g *Group) fail(rank int, err error) error {
 func (g *Group) leave(rank int, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.seats[rank].gone = why
+	if s := &g.seats[rank]; s.gone == "" || why == closed {
+		s.gone = why
+	}
 	if g.err == nil {
 		g.lost()
 	}
@@ -169,7 +173,7 @@ func (g *Group) settle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.seats {
-		if !g.seats[i].closed {
+		if g.seats[i].gone != closed {
 			g.seats[i].gone = ""
 		}
 	}

@@ -17,11 +17,11 @@ const (
 )
 
 // border returns the first of n outputs that belongs to a rank; of rank size
-// it is n. Borders are multiples of unit where the ranks have two units or more
-// each, else of grain; they ascend.
+// it is n. Borders ascend; they are multiples of unit, or of the largest part of
+// it, not below grain, of which every rank has two.
 func border(n, rank, size, unit int) int {
-	if n < 2*unit*size {
-		unit = grain
+	for unit > grain && n < 2*unit*size {
+		unit /= 2
 	}
 	at := (n*rank + size - 1) / size
 	return min(n, (at+unit-1)/unit*unit)

@@ -1,0 +1,319 @@
+package ranks_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/ranks"
+)
+
+// matrix describes random weights.
+func matrix(name string, rows, cols int) kernels.Tensor {
+	rnd := rand.New(rand.NewPCG(uint64(rows), uint64(cols)))
+	b := make([]byte, 2*rows*cols)
+	for i := 0; i < len(b); i += 2 {
+		b[i], b[i+1] = byte(rnd.Uint32()), 0x3c|byte(rnd.Uint32()&0x83)
+	}
+	return kernels.Tensor{Name: name, Use: kernels.Matrix, Parts: []kernels.Source{
+		{Name: name, Rows: rows, Cols: cols, DType: kernels.DTypeBF16, Data: bytes.NewReader(b)},
+	}}
+}
+
+// layer is one product on one rank.
+type layer struct {
+	w      kernels.Weight
+	x, dst kernels.Buf
+	ids    kernels.Buf
+}
+
+const (
+	outputs = 320
+	inputs  = 128
+	height  = 6
+)
+
+func load(be *ranks.Backend) (l layer, err error) {
+	if l.w, err = be.Load(matrix("proj", outputs, inputs)); err != nil {
+		return l, err
+	}
+	for _, a := range []struct {
+		to         *kernels.Buf
+		k          kernels.Kind
+		rows, cols int
+	}{{&l.x, kernels.BF16, height, inputs}, {&l.dst, kernels.F32, height, outputs}, {&l.ids, kernels.I32, height, 1}} {
+		if *a.to, err = be.Alloc(kernels.Activations, a.k, a.rows, a.cols); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+// step looks rows up and multiplies them by the same weight.
+func (l layer) step(be *ranks.Backend, rows int) error {
+	q := be.Queue()
+	ids := []int32{300, 0, 7, 319, 160, 159}
+	q.Write(l.ids, unsafe.Slice((*byte)(unsafe.Pointer(&ids[0])), 4*len(ids)))
+	q.Embed(l.x.Top(rows), l.w, l.ids)
+	q.MatMul(l.dst.Top(rows), l.w, l.x, kernels.Linear{})
+	return q.Err()
+}
+
+// Each rank holds its part of the weights and does its part of the work; the
+// group's figures are those of one rank.
+func TestPartsOfTheWork(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		g := group(t, n, ranks.Options{})
+		work, own, held := make([]kernels.Counters, n), make([]kernels.Counters, n), make([]int64, n)
+		require.NoError(t, g.Run(func(be *ranks.Backend) error {
+			l, err := load(be)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(l.step(be, height), l.step(be, 2)); err != nil {
+				return err
+			}
+			work[be.Rank()], own[be.Rank()], held[be.Rank()] = be.Work(), be.Own(), be.Memory()[kernels.Weights]
+			return nil
+		}))
+		var sum kernels.Counters
+		for r := range n {
+			require.EqualValues(t, height+2, work[r].MatMulRows)
+			require.EqualValues(t, (height+2)*outputs*inputs, work[r].MACs, "of the group")
+			require.EqualValues(t, 2*2*outputs*inputs, work[r].WeightBytes)
+			require.EqualValues(t, 6, work[r].Ops)
+			require.LessOrEqual(t, held[r], int64(2*outputs*inputs/n+2*64*inputs), "within a panel of the share")
+			require.Positive(t, held[r])
+			sum = sum.Add(own[r])
+		}
+		require.EqualValues(t, (height+2)*outputs*inputs, sum.MACs, "nobody computes what another does")
+	}
+}
+
+// Exchanges allocate nothing.
+func TestExchangesAllocateNothing(t *testing.T) {
+	g := group(t, 2, ranks.Options{})
+	hashes := []uint64{1, 2, 3}
+	require.NoError(t, g.Run(func(be *ranks.Backend) error {
+		l, err := load(be)
+		if err != nil {
+			return err
+		}
+		q := be.Queue()
+		const warm, most = 3, 50
+		one := func() {
+			q.Embed(l.x, l.w, l.ids)
+			q.MatMul(l.dst, l.w, l.x, kernels.Linear{})
+			if got, gathered := be.Gather(hashes); gathered != nil || len(got) != 2 || len(got[1]) != 3 {
+				err = errors.Join(gathered, fmt.Errorf("gathered %v", got))
+			}
+		}
+		for range warm {
+			one()
+		}
+		if be.Rank() == 1 {
+			for range most + 1 {
+				one()
+			}
+			return err
+		}
+		// AllocsPerRun counts the whole process, the other rank included,
+		// and calls once more than it is told.
+		if allocs := testing.AllocsPerRun(most, one); allocs != 0 {
+			err = errors.Join(err, fmt.Errorf("%v allocations a step", allocs))
+		}
+		return err
+	}))
+}
+
+// apart plays two ranks that do different things after a common step, and
+// returns their errors.
+func apart(t *testing.T, o ranks.Options, tail func(be *ranks.Backend, l layer) error) (errs [2]error) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	g := group(t, 2, o)
+	joined := g.Run(func(be *ranks.Backend) error {
+		l, err := load(be)
+		if err == nil {
+			err = l.step(be, height)
+		}
+		if err == nil {
+			err = tail(be, l)
+		}
+		errs[be.Rank()] = err
+		return err
+	})
+	require.Error(t, joined)
+	for r, err := range errs {
+		if err != nil {
+			require.ErrorContains(t, joined, fmt.Sprintf("rank %d: %s", r, err))
+		}
+	}
+	require.Error(t, g.Err())
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	require.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines are left")
+	return errs
+}
+
+// Whatever leads the ranks apart, all of them end with one error that says what
+// happened, and none waits for ever.
+func TestRanksThatComeApart(t *testing.T) {
+	lost := errors.New("the device fell off the bus")
+	for _, c := range []struct {
+		name, want string
+		timeout    time.Duration
+		first      func(be *ranks.Backend, l layer) error // of rank 0
+		second     func(be *ranks.Backend, l layer) error // of rank 1
+		alone      bool                                   // rank 1 has an error of its own, or none
+	}{
+		{name: "other shape", want: "diverged: at exchange 2 rank 0 is at embed proj to bf16 [6, 128], rank 1 at embed proj to bf16 [5, 128]",
+			second: func(be *ranks.Backend, l layer) error { return l.step(be, height-1) }},
+		{name: "other operation", want: "diverged: at exchange 2 rank 0 is at embed proj to bf16 [6, 128], rank 1 at gathering hashes",
+			second: func(be *ranks.Backend, _ layer) error { _, err := be.Gather(nil); return err }},
+		{name: "other tensor", want: "rank 1 at embed other to bf16 [6, 128]", second: func(be *ranks.Backend, l layer) (err error) {
+			if l.w, err = be.Load(matrix("other", outputs, inputs)); err != nil {
+				return err
+			}
+			return l.step(be, height)
+		}},
+		{name: "error of the backend", want: "rank 1: cpu: copy", second: func(be *ranks.Backend, l layer) error {
+			be.Queue().Copy(l.x, l.dst)
+			return l.step(be, height)
+		}},
+		{name: "error of the caller", want: "rank 1: the device fell off the bus", alone: true,
+			second: func(*ranks.Backend, layer) error { return lost }},
+		{name: "told", want: "rank 1: the device fell off the bus", second: func(be *ranks.Backend, l layer) error {
+			be.Fail(lost)
+			return l.step(be, height)
+		}},
+		{name: "panic", want: "rank 1: panic: off by one", alone: true, second: func(*ranks.Backend, layer) error { panic("off by one") }},
+		{name: "end of the goroutine", want: "rank 1: its goroutine ended before its function returned", alone: true,
+			second: func(*ranks.Backend, layer) error { runtime.Goexit(); return nil }},
+		{name: "return", want: "rank 1 has returned while rank 0 waits at exchange 2 (embed proj", alone: true,
+			second: func(*ranks.Backend, layer) error { return nil }},
+		{name: "close", want: "rank 1 was closed while rank 0 waits at exchange 2 (embed proj", alone: true,
+			second: func(be *ranks.Backend, _ layer) error { return be.Close() }},
+		{name: "late", timeout: 30 * time.Millisecond, want: "rank 0 waited 30ms at exchange 2 (embed proj to bf16 [6, 128]) for rank 1",
+			second: func(be *ranks.Backend, l layer) error {
+				time.Sleep(300 * time.Millisecond)
+				return l.step(be, height)
+			}},
+		{name: "late in the way of the others", want: "rank 0: embed: row 0 has id -1, proj has rows 0 to 319",
+			first: func(be *ranks.Backend, l layer) error {
+				be.Queue().Write(l.ids.Top(1), []byte{255, 255, 255, 255})
+				be.Queue().Embed(l.x, l.w, l.ids)
+				return be.Queue().Err()
+			},
+			second: func(be *ranks.Backend, l layer) error { return l.step(be, height) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			errs := apart(t, ranks.Options{Timeout: c.timeout}, func(be *ranks.Backend, l layer) error {
+				switch {
+				case be.Rank() == 1:
+					return c.second(be, l)
+				case c.first != nil:
+					return c.first(be, l)
+				}
+				return l.step(be, height)
+			})
+			require.ErrorContains(t, errs[0], c.want)
+			if !c.alone {
+				require.EqualError(t, errs[1], errs[0].Error(), "one error for all")
+			}
+		})
+	}
+}
+
+// Ranks that have returned may be called again; a closed group may not.
+func TestRunsOneAfterTheOther(t *testing.T) {
+	g := group(t, 2, ranks.Options{})
+	ls := make([]layer, 2)
+	require.NoError(t, g.Run(func(be *ranks.Backend) (err error) {
+		ls[be.Rank()], err = load(be)
+		return err
+	}))
+	for range 2 {
+		require.NoError(t, g.Run(func(be *ranks.Backend) error { return ls[be.Rank()].step(be, height) }))
+	}
+	require.NoError(t, g.Err())
+	require.NoError(t, g.Close())
+	require.ErrorContains(t, g.Run(func(be *ranks.Backend) error { return ls[be.Rank()].step(be, height) }), "the backend is closed")
+}
+
+// Gathered lists may differ in length: ranks apart must be able to see it.
+func TestGather(t *testing.T) {
+	g := group(t, 3, ranks.Options{})
+	require.NoError(t, g.Run(func(be *ranks.Backend) error {
+		for round := range uint64(5) {
+			mine := make([]uint64, be.Rank())
+			for i := range mine {
+				mine[i] = 100*round + uint64(be.Rank())
+			}
+			got, err := be.Gather(mine)
+			if err != nil {
+				return err
+			}
+			for r, x := range got {
+				if len(x) != r || r > 0 && x[r-1] != 100*round+uint64(r) {
+					return fmt.Errorf("round %d: rank %d sent %v", round, r, x)
+				}
+			}
+		}
+		return nil
+	}))
+}
+
+func TestBadGroups(t *testing.T) {
+	_, err := ranks.New(nil, ranks.Options{})
+	require.ErrorContains(t, err, "at least one backend")
+	be := newCPU(t)
+	_, err = ranks.New([]kernels.Backend{be}, ranks.Options{Timeout: -1})
+	require.ErrorContains(t, err, "must be positive")
+	_, err = ranks.New([]kernels.Backend{be, other{be}}, ranks.Options{})
+	require.ErrorContains(t, err, `rank 1 computes as "abacus-1", rank 0 as "cpu-bf16-1"`)
+	require.NoError(t, be.Close())
+	_, err = ranks.New([]kernels.Backend{be}, ranks.Options{})
+	require.ErrorContains(t, err, "rank 0: cpu: the backend is closed")
+
+	opened := 0
+	open := func(rank int) (kernels.Backend, error) {
+		if rank == 2 {
+			return nil, errors.New("no third device")
+		}
+		opened++
+		return newCPU(t), nil
+	}
+	idle := func(*ranks.Backend) error { return nil }
+	require.ErrorContains(t, ranks.Run(3, open, ranks.Options{}, idle), "rank 2: no third device")
+	require.Equal(t, 2, opened)
+	require.ErrorContains(t, ranks.Run(0, open, ranks.Options{}, idle), "at least one backend")
+	require.NoError(t, ranks.Run(2, open, ranks.Options{}, idle))
+}
+
+type other struct{ kernels.Backend }
+
+func (other) Info() kernels.Info { return kernels.Info{Arithmetic: "abacus-1"} }
+
+// What several ranks can't do is an error that says so.
+func TestPairedWeightsGoWithSwiGLU(t *testing.T) {
+	g := group(t, 1, ranks.Options{})
+	be := g.Backend(0)
+	pair := matrix("gate", 64, inputs)
+	pair.Name, pair.Paired, pair.Parts = "gate_up", true, append(pair.Parts, matrix("up", 64, inputs).Parts...)
+	w, err := be.Load(pair)
+	require.NoError(t, err)
+	l, err := load(be)
+	require.NoError(t, err)
+	be.Queue().MatMul(l.dst.Columns(0, 64), w, l.x, kernels.Linear{})
+	require.ErrorContains(t, be.Queue().Err(), "matmul gate_up: SwiGLU goes with a paired weight")
+}
