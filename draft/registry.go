@@ -18,6 +18,9 @@ type Env struct {
 	Model *model.Model
 	// Vocab is the number of ids that have a token.
 	Vocab int
+	// Warn is told what a user should know and a run survives, in a
+	// sentence; may be nil.
+	Warn func(text string)
 }
 
 // Strategy is the configuration of a draft strategy: a struct whose fields are

@@ -3,9 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/engine/sched"
@@ -30,7 +32,8 @@ type Engine struct {
 	statsHost []int32
 	logits    []float32 // rows read for rules that need them
 
-	workspace *sample.Workspace // of all samplers: they work one at a time
+	workspace *sample.Workspace           // of all samplers: they work one at a time
+	grammars  map[string]*grammar.Grammar // compiled, by pattern
 
 	seqs   map[int64]*Sequence
 	nextID int64
@@ -207,7 +210,7 @@ func (e *Engine) sequence(req Request) (*Sequence, error) {
 			return nil, fmt.Errorf("prompt token %d is id %d; the model's vocabulary is 0..%d", i, id, e.m.Config.VocabSize-1)
 		}
 	}
-	if err := req.Params.Validate(); err != nil {
+	if err := req.Params.ValidateFor(e.cfg.Vocab); err != nil {
 		return nil, err
 	}
 	rule := req.Rule
@@ -229,7 +232,34 @@ func (e *Engine) sequence(req Request) (*Sequence, error) {
 	}
 	seq.sampler = sample.New(req.Params, req.Prompt)
 	seq.sampler.Use(e.workspace)
-	return seq, nil
+	return seq, e.constrain(seq)
+}
+
+// maxGrammars bounds the compiled grammars that an engine keeps.
+const maxGrammars = 64
+
+// constrain gives a sequence's sampler the compiled grammar of its request.
+func (e *Engine) constrain(seq *Sequence) error {
+	pattern := seq.req.Params.Grammar
+	if pattern == "" {
+		return nil
+	}
+	g := e.grammars[pattern]
+	if g == nil {
+		if e.cfg.Tokens == nil {
+			return errors.New("a grammar needs a tokenizer, and the model has none")
+		}
+		var err error
+		if g, err = e.cfg.Tokens.Compile(pattern); err != nil {
+			return err
+		}
+		if e.grammars == nil || len(e.grammars) >= maxGrammars {
+			e.grammars = map[string]*grammar.Grammar{}
+		}
+		e.grammars[pattern] = g
+	}
+	seq.sampler.Constrain(g)
+	return nil
 }
 
 // limited is a rule that can't serve every request; its error says which can.
@@ -280,9 +310,11 @@ func (e *Engine) CacheBytes() (page, slot, snapshot int64) { return e.caches.Byt
 // Active returns the number of unfinished sequences.
 func (e *Engine) Active() int { return len(e.seqs) }
 
-// Close frees the caches, the tables and what the drafters hold on the device.
+// Close frees the caches, the tables and what the drafters hold on the device,
+// and closes drafters that are io.Closers.
 // The model stays loaded.
 func (e *Engine) Close() error {
+	var errs []error
 	bufs := append([]kernels.Buf{e.stats}, e.extra...)
 	if e.t != nil {
 		e.t.batch.Free(e.be)
@@ -293,14 +325,17 @@ func (e *Engine) Close() error {
 			d.device.Detach()
 			bufs = append(bufs, d.kept)
 		}
+		if c, ok := d.Drafter.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
 	}
 	for _, b := range bufs {
 		if !b.None() {
 			e.be.Free(b)
 		}
 	}
-	if e.caches == nil {
-		return nil
+	if e.caches != nil {
+		errs = append(errs, e.caches.Close())
 	}
-	return e.caches.Close()
+	return errors.Join(errs...)
 }
