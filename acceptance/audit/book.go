@@ -98,7 +98,9 @@ func (b *book) test(t Test, why string) {
 func (b *book) report(essential ...string) *Report {
 	r := &Report{Audit: b.audit, Run: b.run, Checks: []Check{}, Tests: b.tests, Findings: []Finding{}, Blind: b.blind}
 	for _, c := range b.checks {
-		r.Checks = append(r.Checks, c.Check)
+		if c.Checked > 0 || c.Why != "" {
+			r.Checks = append(r.Checks, c.Check)
+		}
 		if c.finding != nil {
 			c.finding.Times = c.Failed
 			r.Findings = append(r.Findings, *c.finding)

@@ -7,43 +7,187 @@ import (
 	"exacta.dev/exacta/engine"
 )
 
-// Counts asks whether the numbers of a run add up, and are those of what was
-// declared: see the package comment.
-func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error) {
-	b := newBook("counts", c)
-	w := walk{c: c}
-	end := func(co *course) error {
-		if co.req == nil {
-			return nil
-		}
-		k := b.check("sum of emitted is what the client received")
-		if co.req.Ended && !k.holds(slices.Equal(co.tokens, co.req.Received)) {
-			k.blameRequest(co.id, "request %s: records emitted %d tokens, the client received %d", co.id, len(co.tokens), len(co.req.Received))
-		}
-		return nil
-	}
-	err := w.run(ctx, func(co *course, r *engine.Record) error {
-		record(b, r)
-		return nil
-	}, end)
-	if err != nil {
-		return nil, err
-	}
-	return b.report("rows are k executed + 1"), nil
+// countsAudit is the state of Counts.
+type countsAudit struct {
+	ctx      context.Context
+	c        *Case
+	b        *book
+	progress Progress
+	chosen   choice
+	threads  map[string]*thread // open requests
+	steps    stepper
+	sims     map[string]*simulation
+	figures  figures
+	claims   map[string]*tally
+	ended    int // 1: no request failed, 2: one did, 0: not looked
+	maxRows  int32
+	pairs    map[string]*Mixture
+	told     bool // the arithmetic of a schedule
 }
 
-// record checks the identities of one record.
-func record(b *book, r *engine.Record) {
-	if r.Phase != engine.Decode {
+// Counts asks whether the numbers of a run add up, agree with what the client
+// received and what the run reports of itself, and are those of what was
+// declared: see the package comment. The error is of the records or the
+// laboratory, not a verdict.
+func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error) {
+	a := &countsAudit{
+		ctx: ctx, c: c, b: newBook("counts", c), progress: progress, chosen: c.choose(),
+		threads: map[string]*thread{}, sims: map[string]*simulation{}, claims: map[string]*tally{},
+	}
+	for _, name := range countChecks {
+		a.b.check(name)
+	}
+	a.steps.done = a.step
+	w := walk{c: c, keep: c.Lab != nil}
+	if err := w.run(ctx, a.record, a.end); err != nil {
+		return nil, err
+	}
+	a.steps.flush()
+	a.absent(&w)
+	a.simulated()
+	a.claimed()
+	a.stuck()
+	if c.Lab == nil {
+		a.b.check(checkDrafts).skip(c.NoLab)
+		a.b.check(checkRule).skip(c.NoLab)
+	}
+	r := a.b.report(checkEmitted, checkSum)
+	r.Figures = a.figures.json()
+	return r, nil
+}
+
+// Checks against the request run again alone, and what stands in for them.
+const (
+	checkDrafts = "drafts are what the strategy proposes alone"
+	checkRule   = "decisions are what the rule decides alone"
+	checkStuck  = "accept length is not stuck at 1 or k + 1"
+)
+
+// countChecks are the checks of the audit, the more telling first: findings are
+// reported in this order.
+var countChecks = []string{
+	checkSpec, checkDraw, checkSupport, checkBeyond, checkEmitted, checkDecided, checkAccepted, checkClaims, checkDrafts, checkRule,
+	checkWidth, checkRows, checkIDs, checkGreedy, checkKind, checkReal, checkPosition, checkSequence, checkPrefill, checkStop,
+	checkMean, checkSpread, checkBatch, checkSum, checkRequests, checkRanks, checkGaps, checkVocab, checkTotals, checkStuck,
+}
+
+// record checks one record, by itself and after those of its request before it.
+func (a *countsAudit) record(co *course, r *engine.Record) error {
+	a.steps.add(r)
+	a.figures.add(r)
+	a.tally(r)
+	a.identities(co, r)
+	t := a.threads[r.Request]
+	if t == nil {
+		t = &thread{known: -1}
+		if co.req != nil {
+			t.known = len(co.req.Prompt)
+		}
+		a.threads[r.Request] = t
+	}
+	a.thread(t, co, r)
+	if r.NextKind != engine.NextNone && co.req != nil && (r.Simulated || co.req.Simulation != "") {
+		a.simulate(co.req, r)
+	}
+	return nil
+}
+
+// end checks a request of which all records were seen.
+func (a *countsAudit) end(co *course) error {
+	if co.req == nil {
+		if k := a.b.check(checkRequests); !k.holds(false) {
+			k.blameRequest(co.id, "there are records of request %s, which nobody asked for", co.id)
+		}
+		return nil
+	}
+	a.sum(co)
+	if a.c.Lab == nil || !a.chosen.takes(co.req) {
+		return nil
+	}
+	return a.again(co)
+}
+
+// sum compares the emitted tokens with the received ones.
+func (a *countsAudit) sum(co *course) {
+	req := co.req
+	if !req.Ended {
+		if k := a.b.check(checkRequests); !k.holds(a.c.CutShort) {
+			k.blameRequest(co.id, "request %s has records of %d tokens and never ended, in a run that did", co.id, len(co.tokens))
+		}
+	}
+	if !req.Ended && len(req.Received) == 0 {
 		return
 	}
-	if k := b.check("accepted is at most k executed"); !k.holds(int32(r.Accepted) <= r.KExecuted) {
-		k.blame(r, "accepted %d of %d", r.Accepted, r.KExecuted)
+	k := a.b.check(checkSum)
+	if req.Ended && len(co.tokens) == len(req.Received) || !req.Ended && len(co.tokens) >= len(req.Received) {
+		if !k.holds(slices.Equal(co.tokens[:len(req.Received)], req.Received)) {
+			k.blameRequest(co.id, "request %s: the records emitted other tokens than the client received, from output %d on", co.id, apart(co.tokens, req.Received))
+		}
+		return
 	}
-	if k := b.check("rows are k executed + 1"); !k.holds(r.Rows == r.KExecuted+1 && len(r.Hashes) == int(r.Rows)) {
-		k.blame(r, "%d rows and %d logits rows for k %d", r.Rows, len(r.Hashes), r.KExecuted)
+	k.holds(false)
+	k.blameRequest(co.id, "request %s: the records emitted %d tokens, the client received %d (%+.1f %%)",
+		co.id, len(co.tokens), len(req.Received), 100*(float64(len(co.tokens))/float64(len(req.Received))-1))
+}
+
+// absent looks for requests without records.
+func (a *countsAudit) absent(w *walk) {
+	k := a.b.check(checkRequests)
+	for _, id := range sortedKeys(a.c.Requests) {
+		if w.open[id] != nil {
+			k.holds(true)
+			continue
+		}
+		if !k.holds(a.c.CutShort && !a.c.Requests[id].Ended) {
+			k.blameRequest(id, "request %s has no record", id)
+		}
 	}
-	if k := b.check("emitted is at most accepted + 1"); !k.holds(int32(r.Emitted()) <= int32(r.Accepted.Length())) {
-		k.blame(r, "emitted %d, accepted %d", r.Emitted(), r.Accepted)
+}
+
+// again compares with the request run alone along what it received.
+func (a *countsAudit) again(co *course) error {
+	a.progress.say("running request " + co.id + " again")
+	t, err := a.c.again(a.ctx, co)
+	if err != nil {
+		return err
+	}
+	rule := a.b.check(checkRule)
+	rule.Checked += t.steps
+	rule.Failed += t.rule
+	if t.ruleAt != nil {
+		rule.blame(t.ruleAt, "%s", t.ruleWhy)
+	}
+	if co.req.K == 0 {
+		return nil
+	}
+	k := a.b.check(checkDrafts)
+	if sharedDrafts(co.req.Drafter) {
+		k.skip("drafts of strategy " + co.req.Drafter + " depend on other requests")
+		a.b.blindTo("drafts of strategy " + co.req.Drafter + " depend on other requests, so running one alone does not repeat them: a drafter that proposes worse than it should is not seen")
+		return nil
+	}
+	k.Checked += t.steps
+	k.Failed += t.drafts
+	if t.draftsAt != nil {
+		k.blame(t.draftsAt, "%s (%d of %d steps differ)", t.draftsWhy, t.drafts, t.steps)
+	}
+	return nil
+}
+
+// stuck raises an alarm where a drafter is never or always right and it could
+// not be run again to see whether it should be.
+func (a *countsAudit) stuck() {
+	k := a.b.check(checkStuck)
+	if a.b.check(checkDrafts).Checked > 0 {
+		k.skip("the drafts were compared with the strategy's own, which says more")
+		return
+	}
+	n, none, all := a.figures.drafted, a.figures.none, a.figures.all
+	if n < 200 || a.figures.simulated {
+		k.skip("fewer than 200 real verifications of drafts")
+		return
+	}
+	if !k.holds(none < n && all < n) {
+		k.blame(nil, "accept length is %s in all of %d verifications of drafts: a dead drafter, or logits that are no numbers", map[bool]string{true: "1", false: "k + 1"}[none == n], n)
 	}
 }

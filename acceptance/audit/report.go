@@ -22,6 +22,8 @@ type Report struct {
 	Tests []Test `json:"tests,omitempty"`
 	// Findings are what was wrong, one per check, the most telling first.
 	Findings []Finding `json:"findings"`
+	// Figures are the acceptance figures that counts recomputed.
+	Figures *Figures `json:"figures,omitempty"`
 	// Blind says what this audit could not see in this run, and why.
 	Blind []string `json:"blind,omitempty"`
 }
