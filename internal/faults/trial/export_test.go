@@ -1,0 +1,5 @@
+package trial_test
+
+import "exacta.dev/exacta/engine"
+
+var discard = engine.RecorderFunc(func(*engine.Record) error { return nil })

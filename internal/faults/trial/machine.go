@@ -1,0 +1,85 @@
+package trial
+
+import (
+	"errors"
+	"fmt"
+
+	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cpu"
+)
+
+// Context is the longest sequence of a machine, in tokens.
+const Context = 384
+
+// Machine is a model loaded on a backend of one thread, on which runs are made
+// one after another.
+type Machine struct {
+	Entry   *registry.Entry
+	Backend kernels.Backend
+	Model   *model.Model
+	pool    [][]int32 // prompts
+}
+
+// Open loads a model by the name that the registry knows.
+func Open(name string) (m *Machine, err error) {
+	m = &Machine{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+			m = nil
+		}
+	}()
+	if m.Entry, err = registry.Open(name); err != nil {
+		return m, err
+	}
+	if m.Entry.Tokenizer == nil {
+		return m, fmt.Errorf("model %s has no tokenizer; trials need prompts of text", name)
+	}
+	prompts, err := m.Entry.Prompts()
+	if err != nil {
+		return m, err
+	}
+	for _, p := range prompts {
+		if ids := m.Entry.Tokenizer.Encode(p.Text, false); len(ids) >= minPrompt {
+			m.pool = append(m.pool, ids)
+		}
+	}
+	if len(m.pool) < 8 {
+		return m, fmt.Errorf("model %s brings %d prompts of %d tokens; trials need 8", name, len(m.pool), minPrompt)
+	}
+	be, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		return m, err
+	}
+	m.Backend = be
+	m.Model, err = model.Load(be, m.Entry.Source, model.Options{MaxTokens: Context, MTP: true})
+	return m, err
+}
+
+// Close frees the model.
+func (m *Machine) Close() error {
+	var err error
+	if m.Backend != nil {
+		err = m.Backend.Close()
+	}
+	if m.Entry != nil {
+		err = errors.Join(err, m.Entry.Close())
+	}
+	return err
+}
+
+// minPrompt is the length of the shortest prompt that trials cut theirs from.
+const minPrompt = 64
+
+// Drafter makes the drafter of a strategy.
+func (m *Machine) Drafter(name string) (engine.Drafter, error) {
+	st, err := draft.New(name)
+	if err != nil {
+		return nil, err
+	}
+	return st.Provision(draft.Env{Backend: m.Backend, Model: m.Model, Vocab: m.Entry.Vocab()})
+}
