@@ -108,7 +108,7 @@ func (d *suffix) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 		if past := d.past.Lookup(tokens, l); past.Score > guess.Score {
 			guess = past
 		}
-		a.Draft = engine.Draft{Tokens: append(a.Draft.Tokens[:0], guess.Tokens...)}
+		a.Draft = engine.Draft{Tokens: append(a.Draft.Tokens[:0], guess.Tokens...), Expect: float32(guess.Score)}
 	}
 	return nil
 }

@@ -12,6 +12,9 @@ type Draft struct {
 	// processing. Nil means that the drafter was certain (one-hot), as
 	// n-gram and greedy drafters are.
 	Probs [][]float32
+	// Expect is the drafter's own estimate of how many of Tokens will be
+	// accepted; 0 where it has none.
+	Expect float32
 }
 
 // Ask asks for a draft of at most K tokens for one sequence.
