@@ -220,7 +220,7 @@ func (w *bench) run(ctx context.Context, j job, name string, s trial.Setup, arm 
 	reqs := w.m.Requests(s, seed)
 	var plain map[string][]int32
 	var err error
-	if s.Known {
+	if s.Known() {
 		if plain, err = trial.Reference(ctx, w.lab, reqs); err != nil {
 			return outcome{}, fmt.Errorf("%s: %w", name, err)
 		}

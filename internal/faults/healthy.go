@@ -26,7 +26,9 @@ func Healthy(i int) trial.Setup {
 	case 3:
 		if s.Drafter != "" {
 			s.Simulation = pick(r, "length=1", "length=1.7", "length=2", "rates=0.8", "length=1.25")
-			s.Known = r.IntN(2) == 0
+			if r.IntN(3) == 0 {
+				s.Drafter = "known"
+			}
 		}
 	}
 	switch r.IntN(6) {

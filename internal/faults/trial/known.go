@@ -7,6 +7,7 @@ import (
 
 // Over replaces methods of a drafter; nil fields leave them.
 type Over struct {
+	Name      string
 	Propose   func(inner engine.Drafter, q kernels.Queue, asks []*engine.Ask) error
 	Committed func(inner engine.Drafter, s *engine.Step) error
 }
@@ -24,6 +25,9 @@ type hostOver struct {
 	over Over
 }
 
+// Name implements engine.Drafter.
+func (d *hostOver) Name() string { return d.over.name(d.Drafter) }
+
 // Propose implements engine.Drafter.
 func (d *hostOver) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	return d.over.propose(d.Drafter, q, asks)
@@ -37,6 +41,9 @@ type deviceOver struct {
 	over Over
 }
 
+// Name implements engine.Drafter.
+func (d *deviceOver) Name() string { return d.over.name(d.DeviceDrafter) }
+
 // Propose implements engine.Drafter.
 func (d *deviceOver) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	return d.over.propose(d.DeviceDrafter, q, asks)
@@ -44,6 +51,13 @@ func (d *deviceOver) Propose(q kernels.Queue, asks []*engine.Ask) error {
 
 // Committed implements engine.Drafter.
 func (d *deviceOver) Committed(s *engine.Step) error { return d.over.committed(d.DeviceDrafter, s) }
+
+func (o Over) name(d engine.Drafter) string {
+	if o.Name == "" {
+		return d.Name()
+	}
+	return o.Name
+}
 
 func (o Over) propose(d engine.Drafter, q kernels.Queue, asks []*engine.Ask) error {
 	if o.Propose == nil {
@@ -59,15 +73,19 @@ func (o Over) committed(d engine.Drafter, s *engine.Step) error {
 	return o.Committed(d, s)
 }
 
-// knowing lets a drafter do its work and puts in the place of its drafts the
-// tokens that plain decoding will say, as far as they are known.
-func knowing(d engine.Drafter, known map[string][]int32) engine.Drafter {
-	return Wrap(d, Over{Propose: func(inner engine.Drafter, q kernels.Queue, asks []*engine.Ask) error {
+// knownName is the strategy of a drafter that lets MTP do its work and proposes
+// in the place of its drafts what plain decoding will say.
+const knownName = "known"
+
+// knowing makes a drafter of that strategy. plain returns the continuation of a
+// sequence's prompt.
+func knowing(d engine.Drafter, plain func(seq *engine.Sequence) []int32) engine.Drafter {
+	return Wrap(d, Over{Name: knownName, Propose: func(inner engine.Drafter, q kernels.Queue, asks []*engine.Ask) error {
 		if err := inner.Propose(q, asks); err != nil {
 			return err
 		}
 		for _, a := range asks {
-			out, done := known[a.Seq.Request().ID], len(a.Seq.Output())
+			out, done := plain(a.Seq), len(a.Seq.Output())
 			for i := range a.Draft.Tokens {
 				if done+i < len(out) {
 					a.Draft.Tokens[i] = out[done+i]

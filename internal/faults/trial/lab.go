@@ -19,12 +19,14 @@ type Memo struct {
 	mu   sync.Mutex
 	runs map[[32]byte][]*engine.Record
 	rows map[[32]byte][]audit.Row
-	roof float64
+	// plain are continuations by prompt.
+	plain map[string][]int32
+	roof  float64
 }
 
 // NewMemo returns an empty memo.
 func NewMemo() *Memo {
-	return &Memo{runs: map[[32]byte][]*engine.Record{}, rows: map[[32]byte][]audit.Row{}}
+	return &Memo{runs: map[[32]byte][]*engine.Record{}, rows: map[[32]byte][]audit.Row{}, plain: map[string][]int32{}}
 }
 
 // lab is the laboratory of experiments with a memory.
@@ -38,7 +40,7 @@ type lab struct {
 func (m *Machine) Lab(memo *Memo) (audit.Lab, func() error) {
 	l := experiments.NewLab(experiments.LabConfig{
 		Model: m.Model, Vocab: m.Entry.Vocab(), Context: Context,
-		Drafter: func(r *audit.Request) (engine.Drafter, error) { return m.Drafter(r.Drafter) },
+		Drafter: func(r *audit.Request) (engine.Drafter, error) { return m.Drafter(r.Drafter, memo.continuation) },
 	})
 	return &lab{Lab: l, memo: memo}, l.Close
 }
@@ -128,6 +130,16 @@ func (l *lab) Roofline() float64 {
 
 var _ audit.Lab = (*lab)(nil)
 
+// continuation is what plain decoding gives for a sequence's prompt, as far as
+// it was asked for.
+func (m *Memo) continuation(seq *engine.Sequence) []int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.plain[promptKey(seq.Request().Prompt, seq.Request().MaxNew)]
+}
+
+func promptKey(ids []int32, n int) string { return fmt.Sprint(n, ids) }
+
 func (m *Memo) run(key [32]byte) ([]*engine.Record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,7 +168,8 @@ func keyOf(kind string, r *audit.Request) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// Reference returns what plain decoding gives for each request, by its id.
+// Reference returns what plain decoding gives for each request, by its id, and
+// lets the memo know it. l is a machine's Lab.
 func Reference(ctx context.Context, l audit.Lab, reqs []*audit.Request) (map[string][]int32, error) {
 	out := map[string][]int32{}
 	var bare []*audit.Request
@@ -169,6 +182,13 @@ func Reference(ctx context.Context, l audit.Lab, reqs []*audit.Request) (map[str
 		out[r.Request] = append(out[r.Request], r.EmittedIDs...)
 		return nil
 	}))
+	if l, ok := l.(*lab); ok && err == nil {
+		l.memo.mu.Lock()
+		defer l.memo.mu.Unlock()
+		for _, r := range reqs {
+			l.memo.plain[promptKey(r.Prompt, r.MaxNew)] = out[r.ID]
+		}
+	}
 	return out, err
 }
 

@@ -75,11 +75,20 @@ func (m *Machine) Close() error {
 // minPrompt is the length of the shortest prompt that trials cut theirs from.
 const minPrompt = 64
 
-// Drafter makes the drafter of a strategy.
-func (m *Machine) Drafter(name string) (engine.Drafter, error) {
-	st, err := draft.New(name)
+// Drafter makes the drafter of a strategy. plain is for the one that knows what
+// plain decoding says; nil where nothing is known.
+func (m *Machine) Drafter(name string, plain func(*engine.Sequence) []int32) (engine.Drafter, error) {
+	base := name
+	if name == knownName {
+		base = "mtp"
+	}
+	st, err := draft.New(base)
 	if err != nil {
 		return nil, err
 	}
-	return st.Provision(draft.Env{Backend: m.Backend, Model: m.Model, Vocab: m.Entry.Vocab()})
+	d, err := st.Provision(draft.Env{Backend: m.Backend, Model: m.Model, Vocab: m.Entry.Vocab()})
+	if err == nil && name == knownName {
+		d = knowing(d, plain)
+	}
+	return d, err
 }

@@ -159,12 +159,9 @@ func claim(s *acceptance.Stats) audit.Claim {
 func (m *Machine) engine(s Setup, known map[string][]int32, w Wiring, rec engine.Recorder, group engine.Ranks) (*engine.Engine, error) {
 	drafters := map[string]engine.Drafter{}
 	if s.Drafter != "" {
-		d, err := m.Drafter(s.Drafter)
+		d, err := m.Drafter(s.Drafter, func(seq *engine.Sequence) []int32 { return known[seq.Request().ID] })
 		if err != nil {
 			return nil, err
-		}
-		if s.Known {
-			d = knowing(d, known)
 		}
 		if w.Drafter != nil {
 			d = w.Drafter(d)

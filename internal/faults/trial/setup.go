@@ -9,7 +9,9 @@ import (
 // Setup says what a run needs. The zero value of a field takes the default in
 // its comment.
 type Setup struct {
-	Drafter string // "" decodes plainly
+	// Drafter is a strategy of package draft, or "known": the continuation
+	// that plain decoding gives, behind the work of "mtp". "" decodes plainly.
+	Drafter string
 	K       int
 	Rule    string // default "greedy"
 	// Params are the sampling parameters; Seed differs by request.
@@ -36,10 +38,10 @@ type Setup struct {
 	Ranks int
 	// Simulation is what is simulated, as records carry it.
 	Simulation string
-	// Known replaces what the drafter proposes by what plain decoding will
-	// say.
-	Known bool
 }
+
+// Known says whether the drafter needs to know what plain decoding gives.
+func (s Setup) Known() bool { return s.Drafter == knownName }
 
 // filled returns the setup with its defaults.
 func (s Setup) filled() Setup {
@@ -84,7 +86,7 @@ func (s Setup) String() string {
 		{s.Params.RepetitionPenalty > 1 || s.Params.PresencePenalty != 0 || s.Params.FrequencyPenalty != 0, "penalties"},
 		{s.Stops, "stops"}, {s.PrefixCache, "prefix cache"}, {s.TightPages, "tight pages"},
 		{s.Ranks > 1, fmt.Sprintf("%d ranks", s.Ranks)},
-		{s.Simulation != "", s.Simulation}, {s.Known, "known drafts"},
+		{s.Simulation != "", s.Simulation},
 	} {
 		if o.on {
 			text += ", " + o.text

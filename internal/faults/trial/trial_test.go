@@ -19,7 +19,7 @@ func TestRun(t *testing.T) {
 	defer closeLab()
 	for _, s := range []trial.Setup{
 		{Drafter: "mtp", K: 3}, {Drafter: "ngram", K: 3, Stops: true}, {Drafter: "mtp", K: 4, Simulation: "length=2.6", Requests: 6},
-		{Drafter: "mtp", K: 4, Simulation: "length=2.6", Known: true},
+		{Drafter: "known", K: 4, Simulation: "length=2.6"},
 		{Drafter: "mtp", K: 3, Shared: 70, PrefixCache: true, Concurrency: 2},
 		{Drafter: "mtp", K: 3, TightPages: true, Requests: 8, MaxNew: 60},
 	} {
@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		}
 		t.Logf("%v: reference %v, run %v, again %v; %d records, preempted %d cached %d %+v", s, ref, ran, time.Since(start), len(res.Records), pre, cached, res.Claim)
 		for i, q := range res.Requests {
-			if s.Simulation == "" || s.Known {
+			if s.Simulation == "" || s.Known() {
 				if !s.Stops {
 					require.Equal(t, plain[q.ID], q.Received, "request %d", i)
 				}
