@@ -3,34 +3,23 @@ package acceptance
 import "exacta.dev/exacta/engine"
 
 // Stats accumulates the acceptance statistics of a stream of records. The zero
-// value is ready.
+// value is ready. Its memory grows with the number of requests, not of records.
 //
 // Verifications are the decode records, those without drafts included: such a
 // step has accept length 1. The last chunk of a prompt yields a token without
 // being a verification; its token is in Emitted only.
 type Stats struct {
-	Steps         int64 // records
-	Verifications int64
-	Drafted       int64 // verifications of at least one draft
-	Proposed      Sum[engine.Proposed]
-	Accepted      Sum[engine.Accepted]
-	RealAccepted  Sum[engine.Accepted]     // by the real rule; differs when simulated
-	Emitted       Sum[engine.Emitted]      // by all records
-	Verified      Sum[engine.Emitted]      // by verifications: at most AcceptLengths, less what stop and length cut
-	AcceptLengths Sum[engine.AcceptLength] // over verifications
-	Simulated     bool                     // any record was simulated
-	Preemptions   int64
-	CachedTokens  int64 // prompt tokens from the prefix cache
-
-	// Histogram[i] counts verifications that accepted i drafts.
-	Histogram []int64
-	// Reached[i] counts verifications that executed more than i drafts;
-	// Tried[i] those of them that accepted drafts 0..i-1; Prefix[i] those
-	// that accepted drafts 0..i.
-	Reached, Tried, Prefix []int64
+	Counts
+	Steps        int64               // records
+	Emitted      Sum[engine.Emitted] // by all records
+	Simulated    bool                // any record was simulated
+	Simulation   string              // what the first of them was asked for
+	Preemptions  int64
+	CachedTokens int64 // prompt tokens from the prefix cache
 
 	times    stepTimes
 	requests map[string]*requestSums
+	passes   passes
 }
 
 // requestSums is what is kept of each request.
@@ -43,9 +32,12 @@ type requestSums struct {
 // Add takes one record; records come in the order of their steps.
 func (s *Stats) Add(r *engine.Record) {
 	s.Steps++
-	s.Simulated = s.Simulated || r.Simulated
+	if r.Simulated && !s.Simulated {
+		s.Simulated, s.Simulation = true, r.Simulation
+	}
 	s.Emitted.Add(r.Emitted())
 	s.times.add(r)
+	s.passes.add(r)
 	req := s.request(r.Request)
 	s.Preemptions += int64(r.Preemptions - req.preemptions)
 	req.preemptions = r.Preemptions
@@ -55,27 +47,35 @@ func (s *Stats) Add(r *engine.Record) {
 	if r.Phase != engine.Decode {
 		return
 	}
-	s.Verifications++
+	s.Verification(r)
 	req.verifications++
 	req.lengths.Add(r.Accepted.Length())
-	s.Proposed.Add(engine.Proposed(r.KExecuted))
-	s.Accepted.Add(r.Accepted)
-	s.RealAccepted.Add(r.RealAccepted)
-	s.AcceptLengths.Add(r.Accepted.Length())
-	s.Verified.Add(r.Emitted())
-	s.Histogram = count(s.Histogram, int(r.Accepted))
-	if r.KExecuted > 0 {
-		s.Drafted++
+}
+
+// Passes returns how often the prompts were run: the number of rounds and points
+// that the records are of, and 1 where their names have no round. Rounds repeat
+// the same requests to measure time; what they accept is the same again.
+func (s *Stats) Passes() int { return max(1, len(s.passes.names)) }
+
+// passes gathers the points, with their rounds, of a stream of records.
+type passes struct {
+	names map[string]bool
+	last  string
+}
+
+func (p *passes) add(r *engine.Record) {
+	name := ByPoint(r)
+	if p.names != nil && name == p.last {
+		return
 	}
-	for i := range int(r.KExecuted) {
-		s.Reached = count(s.Reached, i)
-		if int(r.Accepted) >= i {
-			s.Tried = count(s.Tried, i)
-		}
-		if int(r.Accepted) > i {
-			s.Prefix = count(s.Prefix, i)
-		}
+	p.last = name
+	if p.names == nil {
+		p.names = map[string]bool{}
 	}
+	if ParsePoint(name).Round < 0 {
+		name = "" // not of an experiment, or its reference
+	}
+	p.names[name] = true
 }
 
 func (s *Stats) request(id string) *requestSums {
@@ -88,19 +88,4 @@ func (s *Stats) request(id string) *requestSums {
 		s.requests[id] = q
 	}
 	return q
-}
-
-func count(h []int64, i int) []int64 {
-	for len(h) <= i {
-		h = append(h, 0)
-	}
-	h[i]++
-	return h
-}
-
-func at(h []int64, i int) int64 {
-	if i < len(h) {
-		return h[i]
-	}
-	return 0
 }

@@ -42,13 +42,17 @@ func TestStatsByHand(t *testing.T) {
 	require.Equal(t, []int64{5, 3, 2}, s.Tried)
 	got := s.Summary()
 	require.Equal(t, Summary{
-		Steps: 7, Verifications: 6, Drafted: 5, Proposed: 13, Accepted: 7, RealAccepted: 7, Emitted: 13,
-		AcceptLength: 13. / 6, AcceptLengthMacro: (9./4 + 4./2) / 2, EmittedPerVerification: 12. / 6,
-		DraftAcceptRate:      7. / 13,
-		AcceptanceByPosition: []float64{4. / 5, 2. / 4, 1. / 4},
-		Conditional:          []float64{4. / 5, 2. / 3, 1. / 2},
-		Histogram:            []int64{2, 2, 1, 1},
-		EngineSteps:          7, TotalSeconds: 1600e-9, DraftSeconds: 60e-9, VerifySeconds: 480e-9, DraftShare: 60. / 1600,
+		Acceptance: Acceptance{
+			Steps: 7, Verifications: 6, Drafted: 5, Proposed: 13, Accepted: 7, RealAccepted: 7, Emitted: 13,
+			AcceptLength: 13. / 6, AcceptLengthMacro: (9./4 + 4./2) / 2, EmittedPerVerification: 12. / 6,
+			AcceptLengthTokenWeighted: (9*(9./4) + 4*(4./2)) / 13,
+			AcceptLengthPerToken:      (16. + 4 + 1 + 4 + 1 + 9) / 13,
+			DraftAcceptRate:           7. / 13,
+			AcceptanceByPosition:      []float64{4. / 5, 2. / 4, 1. / 4},
+			Conditional:               []float64{4. / 5, 2. / 3, 1. / 2},
+			Histogram:                 []int64{2, 2, 1, 1},
+		},
+		EngineSteps: 7, TotalSeconds: 1600e-9, DraftSeconds: 60e-9, VerifySeconds: 480e-9, DraftShare: 60. / 1600,
 		DecodeStepMs: 100e-6, DecodeTokS: 12. / 600e-9,
 	}, got)
 }

@@ -14,14 +14,30 @@ type stepTimes struct {
 	started, pure bool  // pure: no prefill in the current step
 	drafters      []string
 
-	Steps       int64
-	TotalNs     int64
-	DraftNs     int64
-	VerifyNs    int64
-	DecodeSteps int64 // steps without prefill
-	DecodeNs    int64
-	DecodeToks  Sum[engine.Emitted] // tokens emitted in them
+	Steps    int64
+	TotalNs  int64
+	DraftNs  int64
+	VerifyNs int64
+	Decode   StepCosts
 }
+
+// StepCosts sums what decoding steps cost and gave: the engine steps without
+// prefill.
+type StepCosts struct {
+	Steps         int64               // engine steps
+	Verifications int64               // in them; one for each sequence and step
+	Rows          int64               // computed for them: executed drafts + 1 each
+	Emitted       Sum[engine.Emitted] // tokens emitted in them
+	DraftNs       int64
+	VerifyNs      int64 // target's pass and verdicts
+	TotalNs       int64
+}
+
+// TokS is emitted tokens per second.
+func (c *StepCosts) TokS() float64 { return 1e9 * c.Emitted.Per(c.TotalNs) }
+
+// Costs returns what the decoding steps cost.
+func (s *Stats) Costs() StepCosts { return s.times.Decode }
 
 func (t *stepTimes) add(r *engine.Record) {
 	// A run of several engines has steps of the same number in a row when
@@ -34,15 +50,21 @@ func (t *stepTimes) add(r *engine.Record) {
 		t.TotalNs += r.TotalNs
 		t.VerifyNs += r.VerifyNs
 		if t.pure {
-			t.DecodeSteps++
-			t.DecodeNs += r.TotalNs
+			t.Decode.Steps++
+			t.Decode.TotalNs += r.TotalNs
+			t.Decode.VerifyNs += r.VerifyNs
 		}
 	}
 	if !slices.Contains(t.drafters, r.Drafter) {
 		t.drafters = append(t.drafters, r.Drafter)
 		t.DraftNs += r.DraftNs
+		if t.pure {
+			t.Decode.DraftNs += r.DraftNs
+		}
 	}
 	if t.pure {
-		t.DecodeToks.Add(r.Emitted())
+		t.Decode.Verifications++
+		t.Decode.Rows += int64(r.KExecuted) + 1
+		t.Decode.Emitted.Add(r.Emitted())
 	}
 }

@@ -62,7 +62,7 @@ func wildVerdict(r *rand.Rand, rec *engine.Record) {
 	rec.Accepted = engine.Accepted(r.IntN(k + 1))
 	rec.RealAccepted = rec.Accepted
 	if r.IntN(50) == 0 {
-		rec.Simulated, rec.RealAccepted = true, engine.Accepted(r.IntN(k+1))
+		rec.Simulated, rec.Simulation, rec.RealAccepted = true, "length=2", engine.Accepted(r.IntN(k+1))
 	}
 	rec.EmittedIDs = make([]int32, rec.Accepted.Length())
 	if r.IntN(10) == 0 {
@@ -103,16 +103,21 @@ func twin(records []*engine.Record) Summary {
 	accepted := func(r *engine.Record) int { return int(r.Accepted) }
 	emitted := func(r *engine.Record) int { return len(r.EmittedIDs) }
 	proposed := sum(decode, func(r *engine.Record) int { return int(r.KExecuted) })
-	s := Summary{
+	lengths := sum(decode, accepted) + len(decode)
+	s := Summary{Acceptance: Acceptance{
 		Steps: int64(len(records)), Verifications: int64(len(decode)),
 		Drafted:  int64(len(filter(decode, func(r *engine.Record) bool { return r.KExecuted > 0 }))),
 		Proposed: Sum[engine.Proposed](proposed), Accepted: Sum[engine.Accepted](sum(decode, accepted)),
 		RealAccepted: Sum[engine.Accepted](sum(decode, func(r *engine.Record) int { return int(r.RealAccepted) })),
 		Emitted:      Sum[engine.Emitted](sum(records, emitted)),
-		AcceptLength: per(sum(decode, accepted)+len(decode), len(decode)), AcceptLengthMacro: twinMacro(decode),
-		EmittedPerVerification: per(sum(decode, emitted), len(decode)), DraftAcceptRate: per(sum(decode, accepted), proposed),
-		CachedTokens: int64(sum(filter(records, func(r *engine.Record) bool { return r.SeqStep == 0 }), func(r *engine.Record) int { return int(r.Cached) })),
-		Simulated:    slices.ContainsFunc(records, func(r *engine.Record) bool { return r.Simulated }),
+		AcceptLength: per(lengths, len(decode)), DraftAcceptRate: per(sum(decode, accepted), proposed),
+		AcceptLengthPerToken:   per(sum(decode, func(r *engine.Record) int { return (accepted(r) + 1) * (accepted(r) + 1) }), lengths),
+		EmittedPerVerification: per(sum(decode, emitted), len(decode)),
+		CachedTokens:           int64(sum(filter(records, func(r *engine.Record) bool { return r.SeqStep == 0 }), func(r *engine.Record) int { return int(r.Cached) })),
+	}}
+	s.AcceptLengthMacro, s.AcceptLengthTokenWeighted = twinMeans(decode)
+	if i := slices.IndexFunc(records, func(r *engine.Record) bool { return r.Simulated }); i >= 0 {
+		s.Simulated, s.Simulation = true, records[i].Simulation
 	}
 	last := map[string]int32{}
 	most := -1
@@ -144,20 +149,25 @@ func twin(records []*engine.Record) Summary {
 	return s
 }
 
-func twinMacro(decode []*engine.Record) float64 {
+// twinMeans are the means over requests, each weighing the same, or as much as
+// its tokens.
+func twinMeans(decode []*engine.Record) (macro, weighted float64) {
 	requests := map[string]bool{}
 	for _, r := range decode {
 		requests[r.Request] = true
 	}
-	means := 0.0
+	tokens := 0
 	for _, id := range slices.Sorted(maps.Keys(requests)) {
 		own := filter(decode, func(r *engine.Record) bool { return r.Request == id })
-		means += per(sum(own, func(r *engine.Record) int { return int(r.Accepted) + 1 }), len(own))
+		n := sum(own, func(r *engine.Record) int { return int(r.Accepted) + 1 })
+		macro += per(n, len(own))
+		weighted += float64(float64(n) * per(n, len(own)))
+		tokens += n
 	}
 	if len(requests) == 0 {
-		return 0
+		return 0, 0
 	}
-	return means / float64(len(requests))
+	return macro / float64(len(requests)), weighted / float64(tokens)
 }
 
 // twinTimes knows a step by its duration: a random run has no two alike.
@@ -203,9 +213,10 @@ func TestStatsAgainstTwin(t *testing.T) {
 		figures["preempted"] = figures["preempted"] || want.Preemptions > 0
 		figures["cut"] = figures["cut"] || want.EmittedPerVerification < want.AcceptLength
 		figures["weights"] = figures["weights"] || math.Abs(want.AcceptLength-want.AcceptLengthMacro) > 0.1
+		figures["long outputs"] = figures["long outputs"] || math.Abs(want.AcceptLengthTokenWeighted-want.AcceptLengthMacro) > 0.1
 		figures["mixed"] = figures["mixed"] || want.DecodeStepMs > 0 && want.EngineSteps > 3
 	}
-	require.Len(t, figures, 5)
+	require.Len(t, figures, 6)
 	for name, seen := range figures {
 		require.True(t, seen, "no random run was %s", name)
 	}

@@ -117,26 +117,6 @@ func outputsOf(t *testing.T, dir string) string {
 	return string(text)
 }
 
-func TestStats(t *testing.T) {
-	dir, out := tinyRun()
-	v := object(t, "stats", dir)
-	require.Equal(t, []string{"points", "provenance", "run"}, keys(v))
-	require.Equal(t, "run", v["run"])
-	points := v["points"].([]any)
-	var names []string
-	for _, p := range points {
-		names = append(names, p.(map[string]any)["point"].(string))
-	}
-	require.Equal(t, []string{"reference-0", "plain.greedy.c1.r0", "0-ngram.k2.greedy.c1.r0", "1-mtp.k2.greedy.c1.r0"}, names)
-	mtp := points[3].(map[string]any)
-	line := decode(t, out)["runs"].([]any)[2].(map[string]any)
-	for _, key := range []string{"accept_length", "acceptance_by_position", "draft_share", "preemptions", "simulated"} {
-		require.Equal(t, line[key], mtp[key], key)
-	}
-	require.Equal(t, line["tokens"], mtp["emitted"])
-	require.Contains(t, fine(t, "stats", dir), "1-mtp.k2.greedy.c1.r0  ")
-}
-
 func TestAudit(t *testing.T) {
 	dir, _ := tinyRun()
 	v := object(t, "audit", dir, "--only", "tokens")
