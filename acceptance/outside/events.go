@@ -1,0 +1,143 @@
+package outside
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// maxEvent bounds one event of a stream, in bytes.
+const maxEvent = 16 << 20
+
+// event is one server-sent event's data with the time at which its last byte
+// was read.
+type event struct {
+	data []byte
+	at   time.Duration
+}
+
+// events reads server-sent events. Events that come in one read have one time.
+type events struct {
+	r    io.Reader
+	now  func() time.Duration
+	buf  []byte
+	at   time.Duration
+	left int64 // bytes that may still come
+	err  error
+}
+
+// next returns the next event, io.EOF behind the last. An event that the end of
+// the stream cuts is io.ErrUnexpectedEOF.
+func (e *events) next() (event, error) {
+	for {
+		if data, ok := e.take(); ok {
+			if data == nil {
+				continue
+			}
+			return event{data, e.at}, nil
+		}
+		if e.err != nil {
+			if errors.Is(e.err, io.EOF) && len(bytes.TrimSpace(e.buf)) > 0 {
+				return event{}, io.ErrUnexpectedEOF
+			}
+			return event{}, e.err
+		}
+		e.read()
+	}
+}
+
+func (e *events) read() {
+	if len(e.buf) > maxEvent {
+		e.err = fmt.Errorf("an event has more than %d bytes", maxEvent)
+		return
+	}
+	chunk := make([]byte, 32<<10)
+	n, err := e.r.Read(chunk)
+	e.at = e.now()
+	e.buf = append(e.buf, chunk[:n]...)
+	e.err = err
+	if e.left -= int64(n); e.left < 0 && err == nil {
+		e.err = errors.New("the stream is longer than a body may be")
+	}
+}
+
+// take cuts the first whole event off the buffer: the joined data lines of a
+// block, nil for a block that has none (comments, ids).
+func (e *events) take() (data []byte, ok bool) {
+	end, skip := blockEnd(e.buf)
+	if end < 0 {
+		return nil, false
+	}
+	block := e.buf[:end]
+	e.buf = e.buf[end+skip:]
+	for line := range bytes.SplitSeq(block, []byte("\n")) {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		rest, found := bytes.CutPrefix(line, []byte("data:"))
+		if !found {
+			continue
+		}
+		rest = bytes.TrimPrefix(rest, []byte(" "))
+		if data != nil {
+			data = append(data, '\n')
+		}
+		data = append(data, rest...)
+	}
+	return data, true
+}
+
+// blockEnd finds the empty line behind a block: where the block ends and how
+// many bytes end it.
+func blockEnd(b []byte) (end, skip int) {
+	lf, crlf := bytes.Index(b, []byte("\n\n")), bytes.Index(b, []byte("\r\n\r\n"))
+	switch {
+	case crlf >= 0 && (lf < 0 || crlf < lf):
+		return crlf, 4
+	case lf >= 0:
+		return lf, 2
+	}
+	return -1, 0
+}
+
+// done is the data of the event that ends a stream.
+var done = []byte("[DONE]")
+
+// stream makes a call and hands out its events until the one that ends it. A
+// body that isn't a stream of events is an error.
+func (c *Client) stream(ctx context.Context, path string, body any, now func() time.Duration, each func(event) error) (ended bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Total, fmt.Errorf("the stream lasted longer than %v", c.Total))
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	quiet := fmt.Errorf("nothing came for %v", c.Timeout)
+	idle := time.AfterFunc(c.Timeout, func() { stop(quiet) })
+	defer idle.Stop()
+	resp, err := c.send(ctx, post, path, body)
+	if err != nil {
+		return false, causeOf(ctx, err)
+	}
+	defer resp.Body.Close()
+	es := events{r: resp.Body, now: now, left: c.MaxBody}
+	for seen := 0; ; seen++ {
+		ev, err := es.next()
+		idle.Reset(c.Timeout)
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF) && seen == 0:
+			if looksHTML(es.buf) {
+				return false, fmt.Errorf("%s: the body is an HTML page, not a stream of events", path)
+			}
+			return false, fmt.Errorf("%s: the body is no stream of events: %s", path, short(string(bytes.TrimSpace(es.buf))))
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case err != nil:
+			return false, causeOf(ctx, fmt.Errorf("%s: the stream was cut off: %w", path, err))
+		case bytes.Equal(bytes.TrimSpace(ev.data), done):
+			return true, nil
+		}
+		if err := each(ev); err != nil {
+			return false, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+}
