@@ -76,6 +76,11 @@ type Sampling struct {
 	FrequencyPenalty  float32 `yaml:"frequency_penalty" json:"frequency_penalty"`
 	// Seed of the run; each prompt's own seed is derived from it.
 	Seed uint64 `yaml:"seed" json:"seed"`
+	// LogitBias is added to the logits of tokens, by id.
+	LogitBias map[int32]float32 `yaml:"logit_bias,omitempty" json:"logit_bias,omitempty"`
+	// Grammar is a regular expression (syntax of Go's regexp) that the whole
+	// output matches; empty is off.
+	Grammar string `yaml:"grammar,omitempty" json:"grammar,omitempty"`
 }
 
 // Params returns the parameters with the seed of prompt i.
@@ -83,7 +88,7 @@ func (s Sampling) Params(i int) sample.Params {
 	return sample.Params{
 		Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP,
 		RepetitionPenalty: s.RepetitionPenalty, PresencePenalty: s.PresencePenalty, FrequencyPenalty: s.FrequencyPenalty,
-		Seed: s.Seed + uint64(i)*0x9e3779b97f4a7c15,
+		Seed: s.Seed + uint64(i)*0x9e3779b97f4a7c15, LogitBias: sample.FormatBias(s.LogitBias), Grammar: s.Grammar,
 	}
 }
 

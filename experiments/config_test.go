@@ -131,7 +131,16 @@ func TestConfigRefuses(t *testing.T) {
 		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: 2.6":                                           "x.yaml:4: strategies[0].simulate: want a mapping, not 2.6",
 		"strategies:\n- drafter: mtp\n  k: [2]\n  simulate: {acc_len: 2}":                                  "x.yaml:4: strategies[0].simulate.acc_len: unknown key",
 		"strategies:\n- drafter: none\n  simulate: {length: 1}":                                            "x.yaml:3: strategies[0].simulate: drafter none has no drafts",
-		settings("min_match: 0"): "x.yaml:5: strategies[0].config: drafter ngram: min_match 0 and max_match 3; want",
+		"sampling: {grammar: 'a(b'}" + rest:                                                                `x.yaml:1: sampling.grammar: grammar "a(b", column 3: missing closing )`,
+		"sampling:\n  top_k: 3\n  grammar: '[0-9'" + rest:                                                  "x.yaml:3: sampling.grammar: grammar \"[0-9\", column 1: missing closing ]",
+		"sampling: {grammar: 3}" + rest:                                                                    "x.yaml:1: sampling.grammar: want text, not 3",
+		"sampling: {logit_bias: {7: 101}}" + rest:                                                          `x.yaml:1: sampling.logit_bias: logit_bias of token 7 is "101"`,
+		"sampling: {logit_bias: {-7: 1}}" + rest:                                                           "x.yaml:1: sampling.logit_bias: ",
+		"sampling: {logit_bias: {7: a}}" + rest:                                                            "x.yaml:1: sampling.logit_bias.7: want a number, not a",
+		"sampling: {logit_bias: {a: 1}}" + rest:                                                            "x.yaml:1: sampling.logit_bias",
+		"sampling: {logit_bias: [7]}" + rest:                                                               "x.yaml:1: sampling.logit_bias: want a mapping, not a list",
+		"sampling: {grammar: a*}\nstrategies: [{drafter: mtp, k: [1], simulate: {length: 1}}]":             "x.yaml:2: strategies[0].simulate: a simulation accepts drafts that sampling.grammar forbids",
+		settings("min_match: 0"):                                                                           "x.yaml:5: strategies[0].config: drafter ngram: min_match 0 and max_match 3; want",
 	} {
 		_, err := ParseConfig("x.yaml", []byte(text))
 		require.ErrorContains(t, err, want, "%.200q", text)
@@ -183,6 +192,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(text)
 	f.Add([]byte("strategies:\n- drafter: ngram\n  k: [2]\n  config: {min_match: 1}\n"))
 	f.Add([]byte("strategies:\n- drafter: mtp\n  k: [3]\n  simulate: {rates: [.9, 5e-1]}\n- {drafter: mtp, k: [3], simulate: {length: 2.6}}\n"))
+	f.Add([]byte("sampling: {grammar: '[a-c]+', logit_bias: {7: -1.5, 3: 2}}\nstrategies: [{drafter: none}]\n"))
 	f.Add([]byte("strategies: [{drafter: none, rule: coupled}]\nsampling: {temperature: .5, seed: 0x1f}\n"))
 	f.Add([]byte("a: &a [*a]\n<<: *a\n"))
 	f.Add([]byte("? - ? {a: [}\n--- !!map\n%YAML 1.2\n|-\n >+"))

@@ -6,6 +6,7 @@ import (
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/kernels"
@@ -19,6 +20,7 @@ type session struct {
 	be      kernels.Backend
 	m       *model.Model
 	prompts []Prompt
+	tokens  *grammar.Vocabulary // made when a grammar needs it
 }
 
 // open loads what a configuration names. prompts, if not nil, are used instead
@@ -124,8 +126,11 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 		drafters[p.Drafter] = d
 	}
 	ec := s.cfg.Engine
+	if s.tokens == nil && s.cfg.Sampling.Grammar != "" {
+		s.tokens = Tokens(s.entry.Tokenizer, s.entry.Vocab(), s.entry.Source.Config().EOS)
+	}
 	return engine.New(s.m, engine.Config{
-		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(),
+		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(), Tokens: s.tokens,
 		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache,
 	}, drafters, rule, rec, engine.Listener{})
 }

@@ -37,11 +37,15 @@ func (s *session) records(t *testing.T, p Point) (records []*engine.Record, trac
 	}))
 	require.NoError(t, err)
 	defer e.Close()
+	seqs := make([]*engine.Sequence, len(s.prompts))
 	for i, prompt := range s.prompts {
-		_, err := e.Submit(s.request(p, i, prompt.ID))
+		seqs[i], err = e.Submit(s.request(p, i, prompt.ID))
 		require.NoError(t, err)
 	}
 	require.NoError(t, e.Run(nil))
+	for _, q := range seqs {
+		require.NoError(t, q.Err())
+	}
 	return records, c.Traces
 }
 

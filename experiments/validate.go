@@ -67,6 +67,12 @@ func (c *Config) Validate() error {
 // validateLists checks sampling, rules and what is compared.
 func (c *Config) validateLists() error {
 	params := c.Sampling.Params(0)
+	if err := (sample.Params{LogitBias: params.LogitBias}).Validate(); err != nil {
+		return bad("sampling.logit_bias", "%v", err)
+	}
+	if err := (sample.Params{Grammar: params.Grammar}).Validate(); err != nil {
+		return bad("sampling.grammar", "%v", err)
+	}
 	if err := params.Validate(); err != nil {
 		return bad("sampling", "%v", err)
 	}
@@ -133,17 +139,20 @@ func (s Strategy) validate(key string, p sample.Params) error {
 	if s.Simulate == nil {
 		return nil
 	}
-	return s.validateSimulation(key + ".simulate")
+	return s.validateSimulation(key+".simulate", p)
 }
 
 // validateSimulation checks that a simulation can be honoured with every k.
-func (s Strategy) validateSimulation(key string) error {
+func (s Strategy) validateSimulation(key string, p sample.Params) error {
 	spec, err := s.Simulate.Spec()
 	if err != nil {
 		return bad(key, "%v", err)
 	}
 	if s.Drafter == "none" {
 		return bad(key, "drafter none has no drafts that could be accepted; simulate another")
+	}
+	if p.Grammar != "" {
+		return bad(key, "a simulation accepts drafts that sampling.grammar forbids; leave one of them out")
 	}
 	for _, k := range s.K {
 		var wrong *verify.SimulationError

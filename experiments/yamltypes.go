@@ -107,6 +107,9 @@ func fieldType(t reflect.Type, key string) reflect.Type {
 			}
 		}
 	}
+	if t.Kind() == reflect.Map {
+		return t.Elem()
+	}
 	return anything
 }
 

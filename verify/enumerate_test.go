@@ -129,6 +129,7 @@ func variation(t *testing.T, r noisy, c enumerated, seed uint64) float64 {
 	}
 	prompt := []int32{1, 0, 1}
 	s := sample.New(c.params, prompt)
+	constrain(t, s, c.vocab)
 	got := map[string]float64{}
 	var extend func(tokens []int32, weight float64)
 	extend = func(tokens []int32, weight float64) {
@@ -206,6 +207,8 @@ func enumeration() []enumerated {
 		{name: "top-p, min-p", vocab: 6, depth: 2, params: sample.Params{Temperature: 1.5, TopP: 0.8, MinP: 0.2}, noise: 1, scale: 1},
 		{name: "penalties", vocab: 4, depth: 3, params: sample.Params{Temperature: 0.7, RepetitionPenalty: 1.4, PresencePenalty: 0.5, FrequencyPenalty: -0.3}, noise: 0.5, scale: 1},
 		{name: "penalties, one-hot", vocab: 3, depth: 3, params: sample.Params{Temperature: 0.7, RepetitionPenalty: 0.6, FrequencyPenalty: 1}, oneHot: true, noise: 0.5, scale: 1},
+		{name: "grammar", vocab: 4, depth: 3, params: sample.Params{Temperature: 1, Grammar: "(ab|b*a)*c?"}, noise: 1, scale: 1},
+		{name: "grammar, bias, one-hot", vocab: 4, depth: 3, params: sample.Params{Temperature: 1, Grammar: "[ab]c?[abc]{0,4}", LogitBias: "0:1.5,3:-1", PresencePenalty: 0.5}, oneHot: true, noise: 1, scale: 1},
 		{name: "sharp", vocab: 5, depth: 2, params: sample.Params{Temperature: 0.05}, noise: 1, scale: 1},
 	}
 }
@@ -240,6 +243,7 @@ func lengths(t *testing.T, r noisy, c enumerated, seed uint64) float64 {
 	drafter := &toy{vocab: c.vocab, salt: seed + 1000, scale: c.scale, like: target, noise: c.noise}
 	prompt := []int32{1, 0, 1}
 	s := sample.New(c.params, prompt)
+	constrain(t, s, c.vocab)
 	expected := 0.0
 	var drafts func(d engine.Draft, weight float64)
 	drafts = func(d engine.Draft, weight float64) {

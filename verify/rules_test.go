@@ -50,6 +50,7 @@ func TestPromises(t *testing.T) {
 // at the tokens that plain decoding gives, if there are any.
 func speak(t *testing.T, rule engine.Verifier, m *toy, p sample.Params, prompt []int32, n int, draft func(history []int32) []int32) (tokens []int32, accepted int) {
 	s := sample.New(p, prompt)
+	constrain(t, s, m.vocab)
 	history := append([]int32(nil), prompt...)
 	for len(history) < len(prompt)+n {
 		d := engine.Draft{Tokens: draft(history)}
@@ -89,6 +90,9 @@ func TestTokensOfPlainDecoding(t *testing.T) {
 		}
 		if trial%3 == 0 {
 			p.Temperature, p.TopP, p.TopK = 0.9, 0.95, 8
+		}
+		if trial%4 == 1 {
+			p.Grammar = "(a|bb?|[^ab][^c])*"
 		}
 		for _, name := range Names() {
 			rule, err := New(name)

@@ -68,8 +68,14 @@ func (s *simulated) NeedsLogits(p sample.Params) bool { return s.rule.NeedsLogit
 // Exact implements engine.Verifier.
 func (*simulated) Exact(sample.Params) bool { return false }
 
-// Serves implements Limited.
-func (s *simulated) Serves(p sample.Params) error { return Serves(s.rule, p) }
+// Serves implements Limited. Forced drafts would leave a grammar, after which
+// there is no next token.
+func (s *simulated) Serves(p sample.Params) error {
+	if p.Grammar != "" {
+		return fmt.Errorf("simulation %s accepts drafts that the grammar forbids; simulate without a grammar", s.text)
+	}
+	return Serves(s.rule, p)
+}
 
 // Verify implements engine.Verifier.
 func (s *simulated) Verify(v *engine.Verification) (engine.Verdict, error) {

@@ -207,6 +207,7 @@ func TestSimulationIsBounded(t *testing.T) {
 	require.Equal(t, "length=3.5", SimulationOf(rule))
 	require.Empty(t, SimulationOf(greedy{}))
 	require.EqualError(t, Serves(rule, sample.Params{Temperature: 1}), Serves(greedy{}, sample.Params{Temperature: 1}).Error())
+	require.EqualError(t, Serves(rule, sample.Params{Grammar: "a"}), "simulation length=3.5 accepts drafts that the grammar forbids; simulate without a grammar")
 	sampler := sample.New(sample.Params{}, nil)
 	for n := range 5 {
 		v := m.verification(sampler, []int32{1, 2}, engine.Draft{Tokens: []int32{0, 1, 2, 3}[:n]})

@@ -2,9 +2,13 @@ package verify
 
 import (
 	"math/rand/v2"
+	"testing"
 
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/engine/sample"
+
+	"github.com/stretchr/testify/require"
 )
 
 // toy is a target or a drafter over a small vocabulary: logits are a function of
@@ -48,6 +52,23 @@ func (m *toy) dist(s *sample.Sampler, prompt, after []int32) []float64 {
 		out[i] = float64(v) / sum
 	}
 	return out
+}
+
+// constrain compiles the grammar of a sampler's parameters over tokens "a", "b", ...
+// of which the last ends the text.
+func constrain(t *testing.T, s *sample.Sampler, vocab int) {
+	t.Helper()
+	pattern := s.Params().Grammar
+	if pattern == "" {
+		return
+	}
+	tokens := make([][]byte, vocab)
+	for i := range tokens {
+		tokens[i] = []byte{byte('a' + i)}
+	}
+	g, err := grammar.NewVocabulary(tokens, []int32{int32(vocab - 1)}).Compile(pattern)
+	require.NoError(t, err)
+	s.Constrain(g)
 }
 
 func join(a, b []int32) []int32 { return append(append([]int32(nil), a...), b...) }

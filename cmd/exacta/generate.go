@@ -13,6 +13,7 @@ import (
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/engine/tokenizer"
 	"exacta.dev/exacta/experiments"
 	"exacta.dev/exacta/kernels"
@@ -45,10 +46,14 @@ simulated beside each token.
 
 --simulate length=2.6 accepts drafts by lot, 2.6 tokens a step on average (rates=
 0.9,0.5 gives the share by position), whatever the rule decides. The rule still runs.
-The text is then no longer the model's; only speed can be read from it.`,
+The text is then no longer the model's; only speed can be read from it.
+
+--grammar keeps the output within a regular expression (syntax of Go's regexp), which
+the whole output matches unless --max-tokens cuts it.`,
 		Example: `  exacta generate "package main"
   exacta generate --draft none --json "func Max(a, b int) int {"
   exacta generate --draft mtp --k 4 --rule coupled --temperature 0.8 --seed 7 "type Server struct {"
+  exacta generate --grammar '[A-Z][a-z]+(, [A-Z][a-z]+){2}\.' "// Days of the week: "
   exacta generate --draft mtp --k 3 --simulate length=2.6 "package main"`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
 	}
@@ -66,6 +71,7 @@ The text is then no longer the model's; only speed can be read from it.`,
 	cmd.Flags().Float32Var(&f.sampling.RepetitionPenalty, "repetition-penalty", 1, "1 is off")
 	cmd.Flags().Float32Var(&f.sampling.PresencePenalty, "presence-penalty", 0, "0 is off")
 	cmd.Flags().Float32Var(&f.sampling.FrequencyPenalty, "frequency-penalty", 0, "0 is off")
+	cmd.Flags().StringVar(&f.sampling.Grammar, "grammar", "", "regular expression that the whole output matches")
 	cmd.Flags().Uint64Var(&f.sampling.Seed, "seed", 0, "seed of the random streams")
 	cmd.Flags().StringVar(&f.simulate, "simulate", "", "accept by lot: length=2.6 or rates=0.9,0.5")
 	complete(cmd, "draft", draft.Names())
@@ -218,8 +224,12 @@ func (f *generateFlags) engine(l *loaded, prompt int, listener engine.Listener) 
 		}
 		drafters[f.draft] = d
 	}
+	var tokens *grammar.Vocabulary
+	if f.sampling.Grammar != "" {
+		tokens = experiments.Tokens(l.Tokenizer, l.Vocab(), l.Source.Config().EOS)
+	}
 	return engine.New(l.m, engine.Config{
-		MaxTokens: min(l.m.MaxTokens, max(prompt+f.maxTokens, prompt+1)), MaxSequences: 1, MaxDraft: max(1, f.k), Vocab: l.Vocab(),
+		MaxTokens: min(l.m.MaxTokens, max(prompt+f.maxTokens, prompt+1)), MaxSequences: 1, MaxDraft: max(1, f.k), Vocab: l.Vocab(), Tokens: tokens,
 	}, drafters, rule, nil, listener)
 }
 

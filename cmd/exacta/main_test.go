@@ -107,6 +107,8 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"generate", "--simulate", "length=4.5", "x"}, "--simulate: length: 4.5 is out of range 1..4"},
 		{[]string{"generate", "--k", "1", "--simulate", "rates=.5,.2", "x"}, "--simulate: rates[1]: 0.2 is of draft 2, and a step has 1"},
 		{[]string{"generate", "--draft", "none", "--simulate", "length=1", "x"}, "--simulate with --draft none"},
+		{[]string{"generate", "--grammar", "[a", "x"}, `grammar "[a", column 1: missing closing ]`},
+		{[]string{"generate", "--grammar", "a", "--simulate", "length=1", "x"}, "simulate without a grammar"},
 		{[]string{"generate", "--color", "pink", "x"}, "use auto, always or never"},
 		{[]string{"generate", "--temperature", "0.5", "x"}, "rule greedy serves temperature 0"},
 		{[]string{"generate", "--temperature", "-1", "--rule", "coupled", "x"}, "temperature"},

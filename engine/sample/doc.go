@@ -1,7 +1,8 @@
 // Package sample turns a row of logits into a token: penalties, temperature,
-// the filters, and the random streams. It imports nothing of the engine, so
-// that plain decoding, drafters, acceptance rules and tests share one
-// definition of "the distribution of the next token".
+// the filters, and the random streams. Of the engine it imports nothing but
+// package grammar, which is about texts alone, so that plain decoding, drafters,
+// acceptance rules and tests share one definition of "the distribution of the next
+// token".
 //
 // # One function of its inputs
 //
@@ -15,13 +16,16 @@
 //
 // # The pipeline
 //
-// The order is penalties, temperature, top-k, top-p, min-p, each over what the
-// one before has left, renormalised:
+// The order is bias, penalties, grammar, temperature, top-k, top-p, min-p, each
+// over what the one before has left, renormalised:
 //
+//   - Bias is added to the logits of the tokens that it names.
 //   - Repetition (over prompt and output): a positive logit is divided by the
 //     penalty, another multiplied. Then frequency times the count in the output
 //     and presence once are subtracted. This is vLLM's apply_penalties, which
 //     took the first from Keskar et al. 2019 (arXiv:1909.05858).
+//   - The grammar drops the tokens after which no continuation of the output
+//     matches its pattern (package grammar).
 //   - Temperature divides.
 //   - Top-k keeps exactly k tokens: of equal ones, those of lower id. (vLLM
 //     keeps all that equal the k-th.)
@@ -32,7 +36,8 @@
 //     before top-k and top-p. The two differ only when top-p is on as well.
 //
 // A NaN, a positive infinity, or a row without any finite logit is an error:
-// see [RowError].
+// see [RowError]; so is a row of which the grammar leaves nothing, see
+// [GrammarError].
 //
 // # Random streams
 //
@@ -65,7 +70,7 @@
 // # Memory
 //
 // A [Sampler] belongs to one sequence and holds little more than the tokens that
-// penalties look at. The large buffers, a few floats for each token of the
+// penalties look at and the state of its grammar; the compiled grammar is shared. The large buffers, a few floats for each token of the
 // vocabulary, are in a [Workspace], which the sequences of an engine share. In
 // the steady state nothing is allocated for a row.
 package sample

@@ -61,7 +61,7 @@ func (s *Sampler) penalties(z []float64, logits []float32, drafts []int32) {
 	}
 	for _, e := range s.history.entries {
 		if uint(e.id) < uint(len(z)) {
-			z[e.id] = s.penalise(float64(logits[e.id]), e.count)
+			z[e.id] = s.penalise(s.base(logits, e.id), e.count)
 		}
 	}
 	for _, d := range drafts {
@@ -74,6 +74,6 @@ func (s *Sampler) penalties(z []float64, logits []float32, drafts []int32) {
 				count++
 			}
 		}
-		z[d] = s.penalise(float64(logits[d]), count)
+		z[d] = s.penalise(s.base(logits, d), count)
 	}
 }

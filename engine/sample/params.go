@@ -1,6 +1,11 @@
 package sample
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+
+	"exacta.dev/exacta/engine/grammar"
+)
 
 // Params are a request's sampling parameters, as vLLM and the OpenAI surface
 // name them. The zero value with RepetitionPenalty 1 and TopP 1 is greedy.
@@ -14,6 +19,12 @@ type Params struct {
 	FrequencyPenalty  float32
 	Seed              uint64
 	Choice            uint32 // index among n > 1 answers
+	// LogitBias is added to logits: "id:bias,...", see FormatBias. Text, so
+	// that parameters can be compared and stored.
+	LogitBias string
+	// Grammar is a pattern that the whole output matches (package grammar);
+	// empty is off. The sampler needs it compiled: Sampler.Constrain.
+	Grammar string
 }
 
 // Greedy reports whether the choice is an argmax.
@@ -22,11 +33,15 @@ func (p Params) Greedy() bool { return p.Temperature == 0 }
 // Plain reports whether the choice is the argmax of the raw logits, so that a
 // device can take it without the host seeing a logit.
 func (p Params) Plain() bool {
-	return p.Greedy() && (p.RepetitionPenalty == 0 || p.RepetitionPenalty == 1) && p.PresencePenalty == 0 && p.FrequencyPenalty == 0
+	return p.Greedy() && p.LogitBias == "" && p.Grammar == "" && (p.RepetitionPenalty == 0 || p.RepetitionPenalty == 1) && p.PresencePenalty == 0 && p.FrequencyPenalty == 0
 }
 
-// Validate names the first parameter out of range.
-func (p Params) Validate() error {
+// Validate names the first parameter out of range. Whether token ids are in the
+// vocabulary is for ValidateFor.
+func (p Params) Validate() error { return p.ValidateFor(math.MaxInt32) }
+
+// ValidateFor is Validate for a vocabulary of so many tokens.
+func (p Params) ValidateFor(vocab int) error {
 	switch {
 	case !(p.Temperature >= 0 && p.Temperature <= 100):
 		return fmt.Errorf("temperature %v is out of range 0..100", p.Temperature)
@@ -43,5 +58,15 @@ func (p Params) Validate() error {
 	case !(p.FrequencyPenalty >= -2 && p.FrequencyPenalty <= 2):
 		return fmt.Errorf("frequency_penalty %v is out of range -2..2", p.FrequencyPenalty)
 	}
-	return nil
+	biases, err := parseBias(p.LogitBias)
+	if err != nil {
+		return err
+	}
+	if n := len(biases); n > 0 && int(biases[n-1].id) >= vocab {
+		return fmt.Errorf("logit_bias of token %d; the vocabulary is 0..%d", biases[n-1].id, vocab-1)
+	}
+	if p.Grammar == "" {
+		return nil
+	}
+	return grammar.Check(p.Grammar)
 }

@@ -3,6 +3,8 @@ package sample
 import (
 	"fmt"
 	"math"
+
+	"exacta.dev/exacta/engine/grammar"
 )
 
 // Sampler chooses the tokens of one sequence. Its methods, Push aside, do not
@@ -15,6 +17,10 @@ type Sampler struct {
 	penalised                       bool
 	repetition, presence, frequency float64
 	ws                              *Workspace
+
+	bias    []bias
+	grammar *grammar.Grammar // nil until Constrain
+	state   grammar.State    // of the pushed tokens
 
 	ahead []int32 // of a view: tokens after the pushed ones
 }
@@ -33,6 +39,7 @@ func New(p Params, prompt []int32) *Sampler {
 	if s.repetition == 0 {
 		s.repetition = 1
 	}
+	s.bias, _ = parseBias(p.LogitBias) // validated
 	s.penalised = s.repetition != 1 || s.presence != 0 || s.frequency != 0
 	if s.repetition != 1 {
 		for _, id := range prompt {
@@ -60,6 +67,11 @@ func (s *Sampler) Params() Params { return s.params }
 // Push tells of output tokens, in order, once each was chosen for good: the
 // pending token counts, a draft that may yet be rejected does not.
 func (s *Sampler) Push(tokens ...int32) {
+	if s.grammar != nil {
+		for _, id := range tokens {
+			s.state = s.grammar.Next(s.state, id)
+		}
+	}
 	if !s.penalised {
 		return
 	}
@@ -88,8 +100,8 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("logits: %v at token %d of %d; weights or activations are out of range", e.Value, e.Token, e.Vocab)
 }
 
-// load copies a row into the workspace as float64, applies the penalties, and
-// returns the token with the largest value.
+// load copies a row into the workspace as float64, applies bias, penalties and
+// grammar, and returns the token with the largest value.
 func (s *Sampler) load(logits []float32, drafts []int32) (z []float64, top int32, err error) {
 	s.ws.resize(len(logits))
 	z = s.ws.weight
@@ -100,10 +112,18 @@ func (s *Sampler) load(logits []float32, drafts []int32) (z []float64, top int32
 		}
 		z[i] = float64(l)
 	}
+	for _, b := range s.bias {
+		if int(b.id) < len(z) {
+			z[b.id] += b.value
+		}
+	}
 	if len(s.ahead) > 0 {
 		drafts = append(s.ahead[:len(s.ahead):len(s.ahead)], drafts...)
 	}
 	s.penalties(z, logits, drafts)
+	if err := s.mask(z, drafts); err != nil {
+		return nil, -1, err
+	}
 	best := math.Inf(-1)
 	top = -1
 	for i, v := range z {
@@ -117,10 +137,11 @@ func (s *Sampler) load(logits []float32, drafts []int32) (z []float64, top int32
 	return z, top, nil
 }
 
-// Argmax returns the token with the largest logit after penalties, the lowest
-// id among equals, at a row of FP32 logits [vocab] whose history is the pushed
-// tokens and then drafts. The error, a [RowError], says that the row has NaN or
-// positive infinity, or nothing finite.
+// Argmax returns the token with the largest logit after bias, penalties and
+// grammar, the lowest id among equals, at a row of FP32 logits [vocab] whose
+// history is the pushed tokens and then drafts. The error, a [RowError], says that
+// the row has NaN or positive infinity, or nothing finite, or, a [GrammarError],
+// that the grammar leaves nothing.
 func (s *Sampler) Argmax(logits []float32, drafts []int32) (int32, error) {
 	_, top, err := s.load(logits, drafts)
 	return top, err
