@@ -15,6 +15,7 @@ type book struct {
 	by         map[string]*check
 	tests      []Test
 	blind      []string
+	notes      []string
 }
 
 func newBook(audit string, c *Case) *book {
@@ -84,6 +85,9 @@ func (b *book) blindTo(what string) {
 	b.blind = append(b.blind, what)
 }
 
+// note adds a figure in a sentence.
+func (b *book) note(what string) { b.notes = append(b.notes, what) }
+
 // test enters a statistical test under the check of the same name, which fails
 // when p is below alpha. why says what was seen.
 func (b *book) test(t Test, why string) {
@@ -96,7 +100,7 @@ func (b *book) test(t Test, why string) {
 // report closes the book. essential are the checks without which nothing was
 // shown: if none of them was made, the verdict is that it can't be checked.
 func (b *book) report(essential ...string) *Report {
-	r := &Report{Audit: b.audit, Run: b.run, Checks: []Check{}, Tests: b.tests, Findings: []Finding{}, Blind: b.blind}
+	r := &Report{Audit: b.audit, Run: b.run, Checks: []Check{}, Tests: b.tests, Findings: []Finding{}, Notes: b.notes, Blind: b.blind}
 	for _, c := range b.checks {
 		if c.Checked > 0 || c.Why != "" {
 			r.Checks = append(r.Checks, c.Check)

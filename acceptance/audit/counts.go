@@ -74,7 +74,7 @@ var countChecks = []string{
 // record checks one record, by itself and after those of its request before it.
 func (a *countsAudit) record(co *course, r *engine.Record) error {
 	a.steps.add(r)
-	a.figures.add(r)
+	a.figures.add(co.req, r)
 	a.tally(r)
 	a.identities(co, r)
 	t := a.threads[r.Request]

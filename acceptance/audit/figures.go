@@ -77,8 +77,8 @@ type figures struct {
 	simulated          bool
 }
 
-// add takes a record.
-func (f *figures) add(r *engine.Record) {
+// add takes a record of a request (nil where it is unknown).
+func (f *figures) add(req *Request, r *engine.Record) {
 	if r.Phase != engine.Decode {
 		return
 	}
@@ -92,7 +92,11 @@ func (f *figures) add(r *engine.Record) {
 			f.all++
 		}
 	}
-	key := fmt.Sprintf("%s/%s/k%d", r.Drafter, r.Rule, r.KPlanned)
+	k := int(r.KPlanned)
+	if req != nil {
+		k = req.K
+	}
+	key := fmt.Sprintf("%s/%s/k%d", r.Drafter, r.Rule, k)
 	if r.Simulated {
 		key = "simulated/" + key
 	}

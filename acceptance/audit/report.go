@@ -24,6 +24,8 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Figures are the acceptance figures that counts recomputed.
 	Figures *Figures `json:"figures,omitempty"`
+	// Notes are figures in sentences, which judge nothing.
+	Notes []string `json:"notes,omitempty"`
 	// Blind says what this audit could not see in this run, and why.
 	Blind []string `json:"blind,omitempty"`
 }

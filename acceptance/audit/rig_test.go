@@ -82,6 +82,7 @@ type setup struct {
 	maxNew   int
 	params   sample.Params
 	engine   engine.Config
+	simulate string
 }
 
 // running is a case with its records, which a test may change.
@@ -96,6 +97,12 @@ func (w *world) run(t testing.TB, s setup) *running {
 	out := &running{Case: &audit.Case{Run: t.Name(), Requests: map[string]*audit.Request{}, Lab: w.lab}}
 	rule, err := verify.New(s.rule)
 	require.NoError(t, err)
+	if s.simulate != "" {
+		spec, err := verify.ParseSimulation(s.simulate)
+		require.NoError(t, err)
+		rule, err = verify.Simulate(rule, spec, s.k)
+		require.NoError(t, err)
+	}
 	drafters := map[string]engine.Drafter{}
 	name := ""
 	if s.drafter != "none" {
@@ -125,6 +132,7 @@ func (w *world) run(t testing.TB, s setup) *running {
 		}
 		out.Requests[q.ID] = &audit.Request{
 			ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: p, Strategy: s.drafter, Drafter: s.drafter, K: s.k, Rule: s.rule, Stop: q.Stop,
+			Simulation: s.simulate,
 		}
 		_, err := e.Submit(q)
 		require.NoError(t, err)

@@ -267,11 +267,11 @@ func (a *countsAudit) mean(s *simulation, alpha float64) {
 	a.b.test(Test{
 		Name: checkSpread, Samples: n, Statistic: s.spread.ChiSquare(), P: s.spread.P(), Alpha: alpha,
 		Detects: fmt.Sprintf("a mean accept length that differs by %.3f", s.detects(n, alpha)),
-	}, fmt.Sprintf("%s: %v drafts accepted, by count, in %d steps; realised %.4f for %.4f requested (%+.1f %%, exact bounds %.4f..%.4f)",
+	}, fmt.Sprintf("%s: %v drafts accepted, by count, in %d steps; realised %.4f for %.4f requested (%+.1f %%, Clopper-Pearson bounds %.4f..%.4f)",
 		s.asked, s.histogram, s.eligible, realised, requested, 100*(realised/requested-1), low, high))
 	k := a.b.check(checkMean)
 	if !k.holds(requested >= low-1e-12 && requested <= high+1e-12) {
-		k.blame(nil, "%s: realised %.4f over %d steps, requested %.4f (%+.1f %%); exact bounds at 1 - %.0g are %.4f..%.4f: %s",
+		k.blame(nil, "%s: realised %.4f over %d steps, requested %.4f (%+.1f %%); Clopper-Pearson bounds at 1 - %.0g are %.4f..%.4f: %s",
 			s.asked, realised, s.eligible, requested, 100*(realised/requested-1), alphaRun, low, high, s.arithmetic())
 	}
 }

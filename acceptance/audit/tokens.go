@@ -6,19 +6,27 @@ import (
 	"slices"
 
 	"exacta.dev/exacta/engine"
-	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/verify"
 )
 
 // Names of the checks of the tokens audit.
 const (
+	checkForced     = "token under teacher forcing"
+	checkForcedRow  = "logits hash under teacher forcing"
+	checkAfterDraft = "token after a forced run is the target's choice there"
+	checkRepeat     = "drafts, decisions and logits repeat when the request runs alone"
+	checkPossible   = "sampled token has a positive probability"
+	checkPIT        = "sampled tokens fill the target's distribution evenly"
+	checkLogProb    = "log-probabilities of sampled tokens have the target's mean"
+	checkPlain      = "token and logits hash under plain replay"
+	checkHashed     = "every committed token has its logits row"
 	checkReceived   = "received tokens are the recorded ones"
 	checkNumbers    = "no logit is NaN"
-	checkForcedRow  = "logits hash under teacher forcing"
-	checkForced     = "token under teacher forcing"
-	checkPlain      = "token and logits hash under plain replay"
-	checkAfterDraft = "token after a forced run is the target's choice there"
 )
+
+var tokenChecks = []string{
+	checkForced, checkForcedRow, checkAfterDraft, checkRepeat, checkPossible, checkPIT, checkLogProb, checkPlain, checkHashed, checkReceived, checkNumbers,
+}
 
 // tokensAudit is the state of Tokens.
 type tokensAudit struct {
@@ -26,26 +34,14 @@ type tokensAudit struct {
 	c        *Case
 	b        *book
 	progress Progress
-	plain    bool
+	plain    bool // replayed too
+	chosen   choice
 	told     int // divergences told in full
 	plains   map[string]*trace
-	replays  map[string][]judged
-	held     int // rows in replays
-	any      struct{ exact, simulated, sampled, unknown bool }
-}
+	forcings forcings
+	sampled  calibration
 
-// trace is what plain decoding gave.
-type trace struct {
-	tokens []int32
-	hashes []uint64
-}
-
-// judged is a row under teacher forcing with the request's own choice there.
-type judged struct {
-	hash         uint64
-	choice, top2 int32
-	gap          float32
-	nans         int32
+	requests, simulated, drafts, liked int64
 }
 
 // Tokens asks whether the output is what plain decoding gives: see the package
@@ -53,17 +49,17 @@ type judged struct {
 func Tokens(ctx context.Context, c *Case, progress func(string)) (*Report, error) {
 	a := &tokensAudit{
 		ctx: ctx, c: c, b: newBook("tokens", c), progress: progress,
-		plain: c.plainToo(), plains: map[string]*trace{}, replays: map[string][]judged{},
+		plain: c.plainToo(), chosen: c.choose(), plains: map[string]*trace{},
 	}
-	for _, name := range []string{checkForced, checkForcedRow, checkAfterDraft, checkPlain, checkReceived, checkNumbers} {
+	for _, name := range tokenChecks {
 		a.b.check(name)
 	}
 	if c.Lab == nil {
-		for _, name := range []string{checkForced, checkForcedRow} {
+		for _, name := range []string{checkForced, checkForcedRow, checkAfterDraft} {
 			a.b.check(name).skip(c.NoLab)
 		}
 	}
-	w := walk{c: c}
+	w := walk{c: c, keep: c.Lab != nil}
 	if err := w.run(ctx, nil, a.request); err != nil {
 		return nil, err
 	}
@@ -78,14 +74,29 @@ func (a *tokensAudit) request(co *course) error {
 		a.b.check(checkReceived).blameRequest(co.id, "there are records of request %s, which nobody asked for", co.id)
 		return nil
 	}
+	a.requests++
+	if co.simulated {
+		a.simulated++
+	}
 	a.received(co)
 	if a.c.Lab == nil {
 		return nil
 	}
-	if err := a.forced(co); err != nil {
+	rule, err := verify.New(co.rule)
+	if err != nil {
+		a.b.blindTo(fmt.Sprintf("rule %q is not one of this program's: what it should decide is not known, only the target's rows are compared", co.rule))
+	}
+	a.progress.say("teacher forcing request " + co.id)
+	if err := a.forced(co, rule); err != nil {
 		return fmt.Errorf("request %s: teacher forcing: %w", co.id, err)
 	}
-	if a.plain && !co.simulated && exactRule(co) {
+	promised := rule != nil && !co.simulated && rule.Exact(co.req.Params)
+	switch {
+	case rule == nil:
+	case !co.req.Params.Greedy() && !rule.Exact(co.req.Params):
+		return a.repeat(co)
+	case a.plain && promised:
+		a.progress.say("plain replay of request " + co.id)
 		if err := a.replay(co); err != nil {
 			return fmt.Errorf("request %s: plain replay: %w", co.id, err)
 		}
@@ -93,22 +104,21 @@ func (a *tokensAudit) request(co *course) error {
 	return nil
 }
 
-// exactRule reports whether the request's rule promises plain decoding's tokens.
-func exactRule(co *course) bool {
-	rule, err := verify.New(co.rule)
-	return err == nil && rule.Exact(co.req.Params)
-}
-
 // received compares the records with what the client saw.
 func (a *tokensAudit) received(co *course) {
+	k := a.b.check(checkHashed)
+	for j, at := range co.at {
+		if !k.holds(at.hashed) {
+			k.blameRequest(co.id, "request %s, output %d: token %d was committed in step %d with no logits row behind it", co.id, j, co.tokens[j], at.step)
+		}
+	}
 	want := co.req.Received
 	if len(want) == 0 && !co.req.Ended {
 		return
 	}
-	k := a.b.check(checkReceived)
 	n := min(len(want), len(co.tokens))
-	same := slices.Equal(want[:n], co.tokens[:n]) && (len(want) == n || !co.req.Ended)
-	if !k.holds(same && len(co.tokens) >= len(want)) {
+	ok := slices.Equal(want[:n], co.tokens[:n]) && n == len(want) && (n == len(co.tokens) || !co.req.Ended)
+	if k := a.b.check(checkReceived); !k.holds(ok) {
 		k.blameRequest(co.id, "request %s: the client received %d tokens, the records emitted %d; they part at output %d",
 			co.id, len(want), len(co.tokens), apart(want, co.tokens))
 	}
@@ -124,118 +134,118 @@ func apart[T comparable](a, b []T) int {
 	return min(len(a), len(b))
 }
 
-// forced compares with teacher forcing of prompt and output.
-func (a *tokensAudit) forced(co *course) error {
+// forced compares with teacher forcing of prompt and output. rule is nil where it
+// is not known.
+func (a *tokensAudit) forced(co *course, rule engine.Verifier) error {
 	n := len(co.tokens)
 	if n == 0 || slices.Min(co.tokens) < 0 {
 		return nil
 	}
-	rows, err := a.judge(co)
+	if len(co.req.Received) == n && !slices.Equal(co.tokens, co.req.Received) {
+		copy(co.tokens, co.req.Received) // the client's are the ones to judge
+	}
+	rows, err := a.judge(co, rule)
 	if err != nil {
 		return err
 	}
-	exact := exactRule(co)
+	promised := rule != nil && rule.Exact(co.req.Params)
 	for j, row := range rows {
 		if k := a.b.check(checkNumbers); !k.holds(row.nans == 0) {
 			k.blameRequest(co.id, "request %s: %d logits of the row at position %d are not numbers", co.id, row.nans, len(co.req.Prompt)-1+j)
 		}
 		if j >= n {
-			a.tailHash(co, j-n, row)
+			a.tail(co, j-n, row)
 			continue
 		}
-		at, id := co.at[j], co.tokens[j]
-		chosen := checkForced
-		if co.simulated {
-			chosen = checkAfterDraft
-		}
-		if co.simulated && !at.drafted || !co.simulated && exact {
-			if k := a.b.check(chosen); !k.holds(id == row.choice) {
-				if k.finding == nil {
-					k.blameRequest(co.id, "%s", a.divergence(co, j, row))
-					k.finding.Step = at.step
-				}
-			}
-		}
-		if k := a.b.check(checkForcedRow); at.hashed && !k.holds(co.hashes[j] == row.hash) && k.finding == nil {
-			k.blameRequest(co.id, "%s", a.divergence(co, j, row))
-			k.finding.Step = at.step
+		if err := a.output(co, j, row, rule != nil, promised); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// tailHash compares the row behind a decided token that a stop or the length
-// limit cut.
-func (a *tokensAudit) tailHash(co *course, i int, row judged) {
+// output compares output j of a request with its row.
+func (a *tokensAudit) output(co *course, j int, row judged, known, promised bool) error {
+	at, id := co.at[j], co.tokens[j]
+	chosen := ""
+	switch {
+	case !known:
+	case co.simulated && at.drafted:
+		a.drafts++
+		if id == row.choice {
+			a.liked++
+		}
+	case co.simulated:
+		chosen = checkAfterDraft
+	case promised || at.alone:
+		chosen = checkForced
+	}
+	if chosen != "" {
+		if k := a.b.check(chosen); !k.holds(id == row.choice) && k.finding == nil {
+			if err := a.tell(k, co, j, row); err != nil {
+				return err
+			}
+		}
+	}
+	if k := a.b.check(checkForcedRow); at.hashed && !k.holds(co.hashes[j] == row.hash) && k.finding == nil {
+		return a.tell(k, co, j, row)
+	}
+	return nil
+}
+
+// tail compares the row behind a decided token that a stop or the length limit
+// cut.
+func (a *tokensAudit) tail(co *course, i int, row judged) {
 	if k := a.b.check(checkForcedRow); i < len(co.tailHashes) && !k.holds(co.tailHashes[i] == row.hash) {
 		k.blameRequest(co.id, "request %s: the logits behind decided token %d past the output's end are not those of teacher forcing", co.id, i)
 	}
 }
 
-// judge reads prompt and output in prefill chunks and returns the row behind
-// each decided token with the request's own choice there.
-func (a *tokensAudit) judge(co *course) ([]judged, error) {
-	req := co.req
-	p := req.Params
-	decided := slices.Concat(co.tokens, co.tail)
-	ids := slices.Concat(req.Prompt, decided)
-	ids = ids[:len(ids)-1]
-	sampler := sample.New(p, req.Prompt)
-	var rows []judged
-	err := a.c.Lab.Force(a.ctx, ids, len(req.Prompt)-1, !p.Plain(), func(r Row) error {
-		j := judged{hash: r.Hash, choice: r.Top1, top2: r.Top2, gap: r.Gap, nans: r.NaNs}
-		if !p.Plain() && r.NaNs == 0 {
-			var err error
-			if j.choice, err = sampler.CoupledSample(r.Logits, nil, int(r.Position)+1); err != nil {
-				return err
-			}
-		}
-		sampler.Push(decided[len(rows)])
-		rows = append(rows, j)
+// repeat runs a request whose rule promises a distribution again, alone: drafts,
+// decisions and rows are functions of the request, so they are the same.
+func (a *tokensAudit) repeat(co *course) error {
+	if !a.chosen.takes(co.req) {
+		a.b.blindTo("only a share of the requests was run again (--replay both runs all)")
 		return nil
-	})
-	return rows, err
-}
-
-// divergence says what differs at output j, what else was in the batch, and
-// which side the oracle takes.
-func (a *tokensAudit) divergence(co *course, j int, row judged) string {
-	at := co.at[j]
-	position := len(co.req.Prompt) + j
-	what := fmt.Sprintf("token %d, the target's choice is %d (largest gap there %.4g)", co.tokens[j], row.choice, row.gap)
-	if co.tokens[j] == row.choice {
-		what = fmt.Sprintf("token %d agrees, its logits row has hash %016x where teacher forcing has %016x", co.tokens[j], co.hashes[j], row.hash)
 	}
-	return fmt.Sprintf("request %s, output %d (position %d): %s; row %d of its span in step %d, of %d sequences, %d rows, %d prefill tokens",
-		co.id, j, position, what, at.row, at.step, at.batch, at.rows, at.fresh)
-}
-
-// replay compares with plain decoding of the request alone.
-func (a *tokensAudit) replay(co *course) error {
-	var t trace
-	err := a.c.Lab.Plain(a.ctx, []*Request{co.req}, engine.RecorderFunc(func(r *engine.Record) error {
-		t.tokens = append(t.tokens, r.EmittedIDs...)
-		t.hashes = append(t.hashes, r.Hashes[:len(r.EmittedIDs)]...)
-		return nil
-	}))
+	a.progress.say("running request " + co.id + " again")
+	t, err := a.c.again(a.ctx, co)
 	if err != nil {
 		return err
 	}
-	n := len(t.tokens)
-	if !co.req.Ended {
-		n = min(n, len(co.tokens))
+	k := a.b.check(checkRepeat)
+	k.Checked += t.steps
+	if sharedDrafts(co.req.Drafter) {
+		a.b.blindTo("drafts of strategy " + co.req.Drafter + " depend on other requests: its decisions are repeated only where it proposes the same alone")
+	} else {
+		k.Failed += t.drafts
+		if t.draftsAt != nil {
+			k.blame(t.draftsAt, "%s", t.draftsWhy)
+		}
 	}
-	k := a.b.check(checkPlain)
-	i := apart(co.tokens, t.tokens[:n])
-	same := i == n && len(co.tokens) == n
-	if h := apart(co.hashes[:i], t.hashes[:i]); h < i {
-		same, i = false, h
+	k.Failed += t.rule + t.hashes
+	if t.ruleAt != nil {
+		k.blame(t.ruleAt, "%s", t.ruleWhy)
 	}
-	if !k.holds(same) {
-		k.blameRequest(co.id, "request %s: %d tokens and plain decoding has %d; the first difference of token or logits is at output %d", co.id, len(co.tokens), n, i)
+	if t.hashesAt != nil {
+		k.blame(t.hashesAt, "%s", t.hashesWhy)
 	}
 	return nil
 }
 
-// close says what could not be seen.
-func (a *tokensAudit) close() {}
+// close sums up.
+func (a *tokensAudit) close() {
+	a.sampled.close(a.b)
+	if a.simulated > 0 {
+		a.b.note(fmt.Sprintf("%d of %d requests are simulated: their text means nothing, and nothing is said of it but that every step's rows, and the token after the forced drafts, are the target's", a.simulated, a.requests))
+		if a.drafts > 0 {
+			a.b.note(fmt.Sprintf("%.1f %% of the %d drafts that simulation committed are the target's choice", 100*float64(a.liked)/float64(a.drafts), a.drafts))
+		}
+	}
+	if a.c.Lab != nil {
+		a.b.blindTo("rows of rejected drafts are not on the committed path: teacher forcing does not see them")
+		if !a.plain {
+			a.b.blindTo("plain decoding was not replayed (--replay both): teacher forcing stands for it, by a prefill's rows")
+		}
+	}
+}

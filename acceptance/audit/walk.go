@@ -56,6 +56,7 @@ type place struct {
 	row                int32 // of the sequence's span
 	drafted            bool  // the token was an accepted draft
 	hashed             bool  // the record has the hash of the row behind it
+	alone              bool  // the step had no drafts
 }
 
 // run walks. seen is called for each record after the course took it in.
@@ -133,6 +134,7 @@ func (co *course) take(r *engine.Record) {
 		co.at = append(co.at, place{
 			step: r.Step, batch: r.Batch, rows: r.BatchRows, fresh: r.PrefillTokens, row: int32(i),
 			drafted: i < int(r.Accepted), hashed: i < len(r.Hashes) && i <= int(r.Accepted),
+			alone: r.KExecuted == 0 && len(r.ProposedIDs) == 0,
 		})
 	}
 	for i := len(r.EmittedIDs); i <= int(r.Accepted) && i < len(r.Hashes); i++ {
