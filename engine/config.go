@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -34,6 +35,9 @@ type Config struct {
 	// Vocab is the number of token ids that have a token; larger ids are
 	// never chosen. Default: the model's vocabulary.
 	Vocab int
+	// Tokens are the bytes of the tokens and the ids that end a text, for
+	// requests with a grammar; nil refuses such requests.
+	Tokens *grammar.Vocabulary
 	// NoHash leaves the logits rows unhashed: records then prove nothing.
 	NoHash bool
 	// Interposer breaks the engine on purpose; nil in any engine that serves.
