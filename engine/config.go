@@ -38,6 +38,8 @@ type Config struct {
 	// Tokens are the bytes of the tokens and the ids that end a text, for
 	// requests with a grammar; nil refuses such requests.
 	Tokens *grammar.Vocabulary
+	// Lengths chooses draft lengths step by step; nil takes each request's K.
+	Lengths Lengths
 	// NoHash leaves the logits rows unhashed: records then prove nothing.
 	NoHash bool
 	// Interposer breaks the engine on purpose; nil in any engine that serves.

@@ -293,6 +293,9 @@ func (e *Engine) end(seq *Sequence, why Finish, err error) {
 	seq.finish, seq.err = why, err
 	if seq.drafter != nil {
 		seq.drafter.Release(seq)
+		if e.cfg.Lengths != nil {
+			e.cfg.Lengths.Release(seq)
+		}
 	}
 	seq.slot = -1
 	if seq.looped {

@@ -25,7 +25,7 @@ func (e *Engine) judge(it *item, logits kernels.Buf) {
 		it.finish = FinishError
 		return
 	}
-	if it.plan.Phase == sched.Decode {
+	if it.decodes() {
 		it.kept = int(it.verdict.Accepted.Length())
 	}
 	it.next = it.verdict.Next
@@ -63,7 +63,7 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 	if a := int(verdict.Accepted); a < 0 || a > len(it.draft.Tokens) || verdict.Next < 0 || int(verdict.Next) >= e.cfg.Vocab {
 		return verdict, fmt.Errorf("request %s: rule %s accepted %d of %d drafts with next token %d", it.seq.req.ID, it.seq.rule.Name(), a, len(it.draft.Tokens), verdict.Next)
 	}
-	if it.plan.Phase == sched.Decode {
+	if it.decodes() {
 		verdict = e.cfg.Interposer.Verdict(it.seq, &v, verdict)
 	}
 	verdict.Targets = slices.Clone(verdict.Targets)
@@ -261,7 +261,7 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 	} else if s, ok := it.seq.rule.(simulator); ok && it.logits == 0 {
 		rec.Simulated, rec.Simulation = true, s.Simulation() // nothing was decided yet
 	}
-	if it.plan.Phase == sched.Decode {
+	if it.decodes() {
 		rec.Phase = Decode
 	}
 	if d := it.seq.drafter; d != nil {

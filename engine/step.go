@@ -16,6 +16,8 @@ type work struct {
 	argmax   []int32
 	prefill  int
 	stepSpan Step
+	lengths  []LengthAsk
+	outcome  StepOutcome
 	// counted is the backend's work up to the last look; see Record.
 	counted, draftWork, targetWork kernels.Counters
 }
@@ -42,15 +44,18 @@ type item struct {
 // logitFrom is the first row of the span whose logits are wanted: a decode span
 // wants them from its first row on, a prompt for its last row.
 func (it *item) logitFrom() int {
-	if it.plan.Phase == sched.Decode {
+	if it.decodes() {
 		return 0
 	}
 	return len(it.tokens) - it.logits
 }
 
+// decodes says whether the item is a verification.
+func (it *item) decodes() bool { return it.plan.Phase == sched.Decode }
+
 // asks says whether drafter d is asked for the item's drafts.
 func (it *item) asks(d *drafterEntry) bool {
-	return it.seq.drafter == d && it.plan.Phase == sched.Decode && it.plan.K > 0
+	return it.seq.drafter == d && it.decodes() && it.plan.K > 0
 }
 
 // Step runs one step and reports whether anything was left to do. An error is
@@ -83,6 +88,9 @@ func (e *Engine) Run(stop func() bool) error {
 }
 
 func (e *Engine) runStep() (bool, error) {
+	if err := e.chooseLengths(); err != nil {
+		return false, err
+	}
 	plan := e.core.Plan()
 	if len(plan.Items) == 0 {
 		return false, e.core.Commit(nil)
@@ -117,6 +125,7 @@ func (e *Engine) runStep() (bool, error) {
 		return false, err
 	}
 	total := e.cfg.Now() - begin
+	e.observeLengths(total)
 	if err := e.report(batch, verifyNs, total); err != nil {
 		return false, err
 	}
@@ -215,7 +224,7 @@ func (e *Engine) propose() {
 	for i := range e.w.items {
 		it := &e.w.items[i]
 		it.draft = e.checked(e.w.asks[i].Draft, it.plan.K)
-		if it.plan.Phase == sched.Decode {
+		if it.decodes() {
 			it.draft = e.cfg.Interposer.Draft(it.seq, it.plan.K, it.draft)
 		}
 	}
@@ -244,7 +253,7 @@ func (e *Engine) layout() kernels.Batch {
 		it := &e.w.items[i]
 		start := it.plan.Start
 		it.logit = len(e.t.logit)
-		if it.plan.Phase == sched.Decode {
+		if it.decodes() {
 			it.tokens = append(make([]int32, 0, 1+len(it.draft.Tokens)), it.seq.tokens[start])
 			it.tokens = append(it.tokens, it.draft.Tokens...)
 			start, it.tokens = e.cfg.Interposer.Span(it.seq, start, it.tokens)

@@ -97,7 +97,7 @@ func (c *Core) Submit(r Request) error {
 		return fmt.Errorf("request %d: %w", r.ID, ErrDuplicate)
 	}
 	s := &sequence{
-		id: r.ID, arrival: c.arrivals, maxLen: r.MaxLen, k: r.K, space: r.Space,
+		id: r.ID, arrival: c.arrivals, maxLen: r.MaxLen, most: r.K, k: r.K, space: r.Space,
 		known: slices.Clone(r.Prompt), since: c.step,
 	}
 	s.forget()

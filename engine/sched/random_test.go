@@ -112,6 +112,11 @@ func program(seed uint64) (*world, error) {
 		if trouble == 1 && next > 0 && rng.IntN(400) == 0 {
 			w.cancel(rng.Int64N(next))
 		}
+		if trouble != 0 {
+			if err := w.redraft(rng); err != nil {
+				return w, err
+			}
+		}
 		if _, err := w.step(); err != nil {
 			return w, fmt.Errorf("step %d: %w", steps, err)
 		}

@@ -80,6 +80,13 @@ func (p *replayer) run() error {
 			err = fmt.Errorf("no sequence %d", id)
 		}
 		return wrapTrace(err)
+	case "drafts":
+		f := fields{rest: rest}
+		id, k := f.id(), f.num("k")
+		if f.err == nil {
+			f.err = p.core.Drafts(id, k)
+		}
+		return wrapTrace(f.err)
 	case "plan":
 		return p.plan()
 	case "commit":

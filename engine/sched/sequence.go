@@ -18,7 +18,8 @@ import (
 //	           pages are the prefix tree's
 type sequence struct {
 	id, arrival int64
-	maxLen, k   int
+	maxLen      int
+	most, k     int // drafts in a step: asked for, and wanted now
 	space       string
 
 	// known are the prompt and the output so far; it never shrinks.

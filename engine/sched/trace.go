@@ -19,6 +19,7 @@ import (
 //		prefill 7 slot=0 [0,32)
 //	commit
 //		7 kept=32 tokens= done=false
+//	drafts 7 k=1
 //	cancel 7
 //
 // A list of numbers is separated by commas; a..b counts up, n*v repeats v.
@@ -61,6 +62,15 @@ func (t *Tracer) Cancel(id int64) bool {
 		t.write(fmt.Sprintf("cancel %d", id), "")
 	}
 	return ok
+}
+
+// Drafts is Core.Drafts.
+func (t *Tracer) Drafts(id int64, k int) error {
+	err := t.Core.Drafts(id, k)
+	if err == nil {
+		t.write(fmt.Sprintf("drafts %d k=%d", id, k), "")
+	}
+	return err
 }
 
 // Plan is Core.Plan.

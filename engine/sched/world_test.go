@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -56,7 +57,7 @@ type world struct {
 type coverage struct {
 	steps, preempted, hits, saved, swapped, pending, noPages      int
 	cutAtStop, failed, cancelled, cancelledInFlight, shortOfPages int
-	recomputed, computed                                          int
+	recomputed, computed, redrafted                               int
 }
 
 func newWorld(cfg Config) (*world, error) {
@@ -98,6 +99,17 @@ func (w *world) cancel(id int64) bool {
 		delete(w.known, id)
 	}
 	return true
+}
+
+// redraft sets other draft lengths for the sequences that decode next.
+func (w *world) redraft(rng *rand.Rand) (err error) {
+	w.core.Decoding(func(id int64, most int) {
+		if k := w.core.byID[id].most; err == nil && most > 0 && rng.IntN(2) == 0 {
+			w.seen.redrafted++
+			err = w.core.Drafts(id, rng.IntN(k+1))
+		}
+	})
+	return err
 }
 
 // step plans, computes and commits one step. The error says what the plan broke.
@@ -276,6 +288,7 @@ func (v *coverage) add(o coverage) {
 		{&v.cutAtStop, &o.cutAtStop}, {&v.failed, &o.failed}, {&v.cancelled, &o.cancelled},
 		{&v.cancelledInFlight, &o.cancelledInFlight}, {&v.shortOfPages, &o.shortOfPages},
 		{&v.recomputed, &o.recomputed}, {&v.computed, &o.computed},
+		{&v.redrafted, &o.redrafted},
 	} {
 		*x.a += *x.b
 	}
