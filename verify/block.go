@@ -59,7 +59,7 @@ func (b *block) Verify(v *engine.Verification) (engine.Verdict, error) {
 	if err := b.load(v); err != nil {
 		return engine.Verdict{}, err
 	}
-	n := len(drafts)
+	n := len(b.stands) - 1
 	for ; n > 0; n-- {
 		h := b.stands[n]
 		if n < len(drafts) {
@@ -86,7 +86,8 @@ func at(probs [][]float32, row int) []float32 {
 }
 
 // load reads the target's distribution at each row, and how far the draft stands
-// up to there.
+// up to there. It ends before a draft that the target gives nothing: h is 0 from
+// there on, and rows behind a token that a grammar forbids are of no text.
 func (b *block) load(v *engine.Verification) error {
 	drafts := v.Draft.Tokens
 	for len(b.rows) <= len(drafts) {
@@ -107,7 +108,11 @@ func (b *block) load(v *engine.Verification) error {
 		if err != nil {
 			return fmt.Errorf("draft %d: %w", row, err)
 		}
-		b.stands = append(b.stands, min(1, b.stands[row]*ratio))
+		stands := min(1, b.stands[row]*ratio)
+		if stands == 0 {
+			break
+		}
+		b.stands = append(b.stands, stands)
 	}
 	return nil
 }
