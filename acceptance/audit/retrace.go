@@ -14,13 +14,15 @@ import (
 // retrace is what came of running a request again, alone, along what it
 // received.
 type retrace struct {
-	steps                  int64 // compared
-	drafts, rule, hashes   int64 // steps in which they differ
-	draftsWhy, ruleWhy     string
-	hashesWhy              string
-	draftsAt, ruleAt       *engine.Record
-	hashesAt               *engine.Record
-	proposed, againPresent int64 // steps in which either proposed anything
+	steps                int64 // compared
+	drafts, rule, hashes int64 // steps in which they differ
+	draftsWhy, ruleWhy   string
+	hashesWhy            string
+	draftsAt, ruleAt     *engine.Record
+	hashesAt             *engine.Record
+	narrow               int64 // steps that verified fewer drafts than planned
+	narrowAt             *engine.Record
+	fixed                bool // run alone, the strategy fills every draft
 }
 
 // againTokens is how many tokens of a strategy are run again unasked.
@@ -81,7 +83,7 @@ func (c *Case) again(ctx context.Context, co *course) (*retrace, error) {
 	req := *co.req
 	req.Received, req.steps = slices.Clone(co.tokens), slices.Clone(co.steps)
 	slices.SortStableFunc(req.steps, func(a, b step) int { return int(a.position - b.position) })
-	t := &retrace{}
+	t := &retrace{fixed: true}
 	cost := c.cost(co.req)
 	err := c.Lab.Again(ctx, []*Request{&req}, engine.RecorderFunc(func(r *engine.Record) error {
 		cost.learn(r)
@@ -110,12 +112,12 @@ func (c *Case) again(ctx context.Context, co *course) (*retrace, error) {
 // compare takes a step of the run and the same step run again.
 func (t *retrace) compare(run, again *engine.Record) {
 	t.steps++
-	if run.KPlanned > 0 && run.Phase == engine.Decode {
-		if len(run.ProposedIDs) > 0 {
-			t.proposed++
-		}
-		if len(again.ProposedIDs) > 0 {
-			t.againPresent++
+	if run.Phase == engine.Decode {
+		t.fixed = t.fixed && again.KExecuted == again.KPlanned
+		if run.KExecuted < run.KPlanned {
+			if t.narrow++; t.narrowAt == nil {
+				t.narrowAt = run
+			}
 		}
 	}
 	if !slices.Equal(run.ProposedIDs, again.ProposedIDs) {

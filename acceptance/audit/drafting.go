@@ -1,0 +1,132 @@
+package audit
+
+import (
+	"fmt"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/kernels"
+)
+
+// deferredDraft is the shape of a step's drafting, whose cost is known once
+// requests were run again: shapes are few, however many steps there are.
+type deferredDraft struct {
+	strategy string
+	shape    string
+	recs     []draftSpan
+	work     kernels.Counters
+	steps    int64
+	first    *engine.Record
+	proposed int64
+	mixed    bool // sequences draft to different lengths
+}
+
+// draftSpan is a sequence's part in it.
+type draftSpan struct {
+	phase engine.Phase
+	k     int32
+	rows  int32
+}
+
+// drafted notes a step for the check of its drafting.
+func (a *workAudit) drafted(recs []*engine.Record) {
+	req := a.c.Requests[recs[0].Request]
+	if req == nil {
+		return
+	}
+	d := deferredDraft{strategy: req.Strategy, work: additive(recs[0].DraftWork), first: recs[0], steps: 1}
+	if req.K == 0 {
+		d.strategy = ""
+	}
+	counts := map[draftSpan]int{}
+	prefill := int32(0)
+	for _, r := range recs {
+		q := a.c.Requests[r.Request]
+		if q == nil || q.Strategy != req.Strategy || (q.K == 0) != (req.K == 0) {
+			return // mixed strategies share one counter
+		}
+		d.proposed += int64(len(r.ProposedIDs))
+		if r.Phase == engine.Prefill {
+			prefill += r.Rows
+			continue
+		}
+		s := draftSpan{r.Phase, r.KExecuted, 0}
+		counts[s]++
+		d.recs = append(d.recs, s)
+	}
+	for _, s := range d.recs {
+		d.mixed = d.mixed || s.k != d.recs[0].k
+	}
+	if prefill > 0 {
+		d.recs = append(d.recs, draftSpan{engine.Prefill, 0, prefill})
+	}
+	d.shape = fmt.Sprint(d.strategy, counts, prefill, d.work)
+	if i, ok := a.shapes[d.shape]; ok {
+		a.deferred[i].steps++
+		return
+	}
+	if len(a.deferred) < maxShapes {
+		a.shapes[d.shape] = len(a.deferred)
+		a.deferred = append(a.deferred, d)
+		return
+	}
+	a.b.blindTo("steps beyond the first few thousand shapes of batches are not held against the cost of drafting")
+}
+
+// maxShapes bounds the shapes that are kept.
+const maxShapes = 4096
+
+// drafting compares the drafting of every shape with the cost that running
+// requests alone showed: costs of sequences add up.
+func (a *workAudit) drafting() {
+	k := a.b.check(checkDraftWork)
+	for i := range a.deferred {
+		d := &a.deferred[i]
+		cost := a.c.costs[d.strategy]
+		if d.strategy == "" {
+			cost = &draftCost{byK: map[int32]kernels.Counters{0: {}}, row: &kernels.Counters{}}
+		}
+		if cost == nil {
+			k.skip("no request of the strategy could be run again")
+			continue
+		}
+		var want kernels.Counters
+		known := true
+		for _, s := range d.recs {
+			c, ok := cost.of(&engine.Record{Phase: s.phase, KExecuted: s.k, Rows: s.rows})
+			want, known = want.Add(c), known && ok
+		}
+		if !known {
+			k.skip("some draft lengths of the run came up in no request that was run again")
+			continue
+		}
+		k.Checked += d.steps
+		if want == d.work || d.mixed && atLeast(d.work, want) {
+			continue
+		}
+		k.Failed += d.steps
+		k.blame(d.first, "%d drafts with %d multiply-adds, %d rows and %d logits rows of drafting; strategy %s needs %d, %d and %d for them (%d steps alike)",
+			d.proposed, d.work.MACs, d.work.MatMulRows, d.work.LogitRows, d.strategy, want.MACs, want.MatMulRows, want.LogitRows, d.steps)
+	}
+}
+
+// atLeast reports whether no counter is below another. A drafter may go on with
+// all sequences of a step as far as the longest draft goes.
+func atLeast(c, least kernels.Counters) bool {
+	return c.MatMulRows >= least.MatMulRows && c.MACs >= least.MACs && c.LogitRows >= least.LogitRows
+}
+
+// sample chooses few requests of each strategy of a large run: enough to learn
+// what drafting costs.
+func (c *Case) sample() choice {
+	ch := c.choose()
+	if c.Replay == ReplayBoth {
+		return ch
+	}
+	for g, share := range ch.share {
+		ch.share[g] = share / 4
+		if share == 1 {
+			ch.share[g] = 1
+		}
+	}
+	return ch
+}
