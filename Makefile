@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build test race soak bench lint generate test-gpu fuzz
+.PHONY: build test race soak bench lint generate test-gpu fuzz mutants
 
 build:
 	$(GO) build ./...
@@ -19,6 +19,11 @@ race:
 soak:
 	EXACTA_SOAK=1 $(GO) test -timeout 3h ./engine/... ./kernels/... ./verify/... ./draft/...
 	$(GO) test -timeout 3h ./internal/metamorphic -programs 5000 -seed 100000 -v
+
+# Small changes of the verification and commit code, each compiled and run, and
+# judged by the audits.
+mutants:
+	$(GO) run ./internal/mutants/all
 
 bench:
 	$(GO) run ./cmd/exacta bench decode --shape qwen3-0.6b

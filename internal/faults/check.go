@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exacta.dev/exacta/acceptance/audit"
+	"exacta.dev/exacta/internal/faults/honest"
 	"exacta.dev/exacta/internal/faults/trial"
 )
 
@@ -139,7 +140,7 @@ func labour(ctx context.Context, o Options, list []Fault, jobs []job) ([]outcome
 	if o.Workers == 0 {
 		workers = 2
 	}
-	memo := trial.NewMemo()
+	memo := honest.NewMemo()
 	next := make(chan int)
 	out := make([]outcome, len(jobs))
 	var mu sync.Mutex
@@ -196,12 +197,12 @@ type bench struct {
 	lab audit.Lab
 }
 
-func worker(ctx context.Context, model string, memo *trial.Memo, body func(*bench) error) (err error) {
+func worker(ctx context.Context, model string, memo *honest.Memo, body func(*bench) error) (err error) {
 	m, err := trial.Open(model)
 	if err != nil {
 		return err
 	}
-	lab, closeLab := m.Lab(memo)
+	lab, closeLab := honest.Lab(m, memo)
 	defer func() { err = errors.Join(err, closeLab(), m.Close()) }()
 	return body(&bench{m, lab})
 }
@@ -221,12 +222,12 @@ func (w *bench) run(ctx context.Context, j job, name string, s trial.Setup, arm 
 	var plain map[string][]int32
 	var err error
 	if s.Known() {
-		if plain, err = trial.Reference(ctx, w.lab, reqs); err != nil {
+		if plain, err = honest.Reference(ctx, w.lab, reqs); err != nil {
 			return outcome{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if s.Stops {
-		if err := trial.Stop(ctx, w.lab, reqs, seed); err != nil {
+		if err := honest.Stop(ctx, w.lab, reqs, seed); err != nil {
 			return outcome{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}

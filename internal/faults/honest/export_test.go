@@ -1,4 +1,4 @@
-package trial_test
+package honest_test
 
 import "exacta.dev/exacta/engine"
 

@@ -1,4 +1,4 @@
-package trial
+package honest
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"exacta.dev/exacta/acceptance/audit"
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/experiments"
+	"exacta.dev/exacta/internal/faults/trial"
 )
 
 // Memo keeps what honest runs gave, for all labs of one model: runs differ in
@@ -37,9 +38,9 @@ type lab struct {
 
 // Lab makes the laboratory in which audits run requests again, with what memo
 // remembers. It works on the machine: not while a run does.
-func (m *Machine) Lab(memo *Memo) (audit.Lab, func() error) {
+func Lab(m *trial.Machine, memo *Memo) (audit.Lab, func() error) {
 	l := experiments.NewLab(experiments.LabConfig{
-		Model: m.Model, Vocab: m.Entry.Vocab(), Context: Context,
+		Model: m.Model, Vocab: m.Entry.Vocab(), Context: trial.Context,
 		Drafter: func(r *audit.Request) (engine.Drafter, error) { return m.Drafter(r.Drafter, memo.continuation) },
 	})
 	return &lab{Lab: l, memo: memo}, l.Close

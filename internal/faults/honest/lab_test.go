@@ -1,4 +1,4 @@
-package trial_test
+package honest_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/internal/faults/honest"
 	"exacta.dev/exacta/internal/faults/trial"
 )
 
@@ -14,8 +15,8 @@ func TestRun(t *testing.T) {
 	m, err := trial.Open(registry.Embedded)
 	require.NoError(t, err)
 	defer m.Close()
-	memo := trial.NewMemo()
-	lab, closeLab := m.Lab(memo)
+	memo := honest.NewMemo()
+	lab, closeLab := honest.Lab(m, memo)
 	defer closeLab()
 	for _, s := range []trial.Setup{
 		{Drafter: "mtp", K: 3}, {Drafter: "ngram", K: 3, Stops: true}, {Drafter: "mtp", K: 4, Simulation: "length=2.6", Requests: 6},
@@ -25,12 +26,12 @@ func TestRun(t *testing.T) {
 	} {
 		start := time.Now()
 		reqs := m.Requests(s, 1)
-		plain, err := trial.Reference(t.Context(), lab, reqs)
+		plain, err := honest.Reference(t.Context(), lab, reqs)
 		require.NoError(t, err)
 		ref := time.Since(start)
 		start = time.Now()
 		if s.Stops {
-			require.NoError(t, trial.Stop(t.Context(), lab, reqs, 1))
+			require.NoError(t, honest.Stop(t.Context(), lab, reqs, 1))
 		}
 		res, err := m.Run(s, reqs, plain, trial.Wiring{})
 		require.NoError(t, err)
