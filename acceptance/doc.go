@@ -24,6 +24,20 @@
 // with at least i drafts in which drafts 1..i were all accepted; the conditional
 // form divides by those in which drafts 1..i-1 were.
 //
+// # Statistics
+//
+// Everything is computed in one pass, from records in their order; the memory
+// grows with requests, prompts or windows, not with records. Group keeps Stats by
+// point, class, prompt or strategy; Counts.Positions gives acceptance by position
+// with Wilson intervals; Windows follow acceptance over steps or along the output;
+// Speedups set the speed-up that acceptance and measured costs give beside the
+// measured one; PairedBootstrap compares two points, prompt by prompt. Real and
+// simulated acceptance are never summed: Group.Mixed and the others refuse.
+//
+// The figures are defined to the last digit: sums are of integers, or of floats in
+// a stated order, and the bootstrap draws from SplitMix64. So another program
+// computes them again from the Parquet columns; the notebooks do.
+//
 // # Tokens
 //
 // Collector rebuilds from records what each request emitted and the hash of the
