@@ -3,6 +3,7 @@
     python data.py corpus   --cache DIR --out DIR      # fetch, filter, dedupe: corpus.jsonl, heldout.jsonl, DATA_LICENSES.md
     python data.py tokenizer --out DIR --assets DIR    # byte-level BPE of 4096 on a sample: tokenizer.json
     python data.py shards   --out DIR --shards DIR     # xz shards of raw text, in two parts, for the training machine
+    python data.py openings --out DIR --openings FILE  # beginnings of functions, types and files, for rollouts: npz of token ids
 
 The module list is modules.txt, the held-out one heldout.txt. Nothing here is random but for the fixed seed.
 """
@@ -21,6 +22,7 @@ import corpus
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEED = 20261130
 MODULE_CAP = 14_000_000
+OPENING = 256
 REGEX_C = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
            r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 EOT = "<|endoftext|>"
@@ -192,13 +194,40 @@ def pack(job):
     return name, len(raw), len(data)
 
 
+def opening(text, rnd):
+    """A stretch of a file that begins at its start, or at a function or type with the comment above it."""
+    lines = text.splitlines(keepends=True)
+    starts = [0] + [i for i, ln in enumerate(lines) if ln.startswith(("func ", "type ")) and i > 5]
+    s = rnd.choice(starts)
+    while s > 0 and lines[s - 1].startswith("//"):
+        s -= 1
+    return "".join(lines[s:])[:8 * OPENING]
+
+
+def write_openings(out, assets, name, count):
+    """Writes `ids`, uint16 [count, OPENING], in random order: at most one opening of a file, none shorter than OPENING tokens."""
+    import numpy as np
+    from tokenizers import Tokenizer
+    tok, rnd = Tokenizer.from_file(os.path.join(assets, "tokenizer.json")), random.Random(SEED)
+    with open(os.path.join(out, "corpus.jsonl")) as f:
+        texts = [opening(json.loads(ln)["t"], rnd) for ln in f]
+    rnd.shuffle(texts)
+    rows = []
+    for i in range(0, len(texts), 4096):
+        rows += [e.ids[:OPENING] for e in tok.encode_batch_fast(texts[i:i + 4096], add_special_tokens=False) if len(e.ids) >= OPENING]
+    np.savez_compressed(name, ids=np.array(rows[:count], dtype=np.uint16))
+    print("openings", len(rows[:count]), "of", len(rows))
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("step", choices=["corpus", "tokenizer", "shards"])
+    ap.add_argument("step", choices=["corpus", "tokenizer", "shards", "openings"])
     ap.add_argument("--cache", default="work/mod")
     ap.add_argument("--out", default="work/data")
     ap.add_argument("--assets", default=os.path.dirname(HERE))
     ap.add_argument("--shards", default="work/shards")
+    ap.add_argument("--openings", default="work/openings.npz")
+    ap.add_argument("--count", type=int, default=65536)
     ap.add_argument("--parts", type=int, default=2)
     ap.add_argument("--per-part", type=int, default=8)
     a = ap.parse_args()
@@ -206,6 +235,8 @@ def main():
         build_corpus(a.cache, a.out)
     elif a.step == "tokenizer":
         train_tokenizer(a.out, a.assets)
+    elif a.step == "openings":
+        write_openings(a.out, a.assets, a.openings, a.count)
     else:
         write_shards(a.out, a.shards, a.parts, a.per_part)
 

@@ -4,6 +4,16 @@ import torch
 import torch.nn.functional as F
 
 import model as M
+from chain import compiled
+
+
+def delta(S, q, k, v, decay, beta):
+    """One step of the gated delta rule: S [B,H,dk,dv] in place; returns its output [B,H,dv]."""
+    old = S * decay[..., None, None]
+    w = beta[..., None] * (v - (k[..., None] * old).sum(-2))
+    new = old + k[..., None] * w[..., None, :]
+    S.copy_(new)
+    return (q[..., None] * new).sum(-2)
 
 
 class Decoder:
@@ -26,7 +36,7 @@ class Decoder:
                 g = layer.linear_attn
                 self.conv[i] = torch.zeros(batch, 3, 2 * g.kd + g.vd, dtype=dt, device=device)
                 self.S[i] = torch.zeros(batch, g.hv, g.d, g.vd // g.hv, device=device)
-        self.graph = None
+        self.graph, self.delta = None, compiled(device)(delta)
 
     def reset(self):
         """Back to the empty sequence."""
@@ -44,11 +54,7 @@ class Decoder:
         r = g.hv // g.hk
         q, k = (t.float().repeat_interleave(r, 1) for t in (q, k))
         beta, decay = g.gates(b, a)
-        S = self.S[i]
-        S.mul_(decay.exp()[..., None, None])
-        w = beta[..., None] * (v.float() - (k[..., None, :] @ S)[..., 0, :])
-        S.add_(k[..., :, None] * w[..., None, :])
-        o = ((q * g.d ** -0.5)[..., None, :] @ S)[..., 0, :].to(x.dtype)
+        o = self.delta(self.S[i], q * g.d ** -0.5, k, v.float(), decay.exp(), beta).to(x.dtype)
         return g.out_proj(g.norm(o, z.unflatten(-1, (g.hv, -1))).flatten(1))
 
     def attention(self, i, layer, x):
@@ -98,10 +104,10 @@ class Decoder:
         return self.out
 
     @torch.no_grad()
-    def rollout(self, prompts, lengths, new, heat):
+    def rollout(self, prompts, lengths, new, heat, hidden=None):
         """Continues row b of prompts [B,P], of lengths[b] tokens, by `new` tokens; heat [B] is the temperature (0 is greedy).
 
-        Returns [B,P+new]; row b is good up to lengths[b]+new.
+        Returns [B,P+new]; row b is good up to lengths[b]+new. hidden [B,P+new-1,H], if given, gets the trunk's hidden states.
         """
         P = prompts.shape[1]
         self.heat.copy_(heat[:, None])
@@ -111,6 +117,8 @@ class Decoder:
         self.reset()
         for t in range(P + new - 1):
             self.ids.copy_(out[:, t])
-            nxt = self.advance()[2]
+            h, _, nxt = self.advance()
+            if hidden is not None:
+                hidden[:, t] = h
             out[:, t + 1] = torch.where(t + 1 < lengths, out[:, t + 1], nxt)
         return out

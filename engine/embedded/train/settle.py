@@ -1,13 +1,13 @@
 """Teaches the trained model not to fall into loops when it decodes greedily.
 
-    python settle.py --assets DIR --tokens FILE.npy... --rounds R --steps N --draft-steps S --out DIR
+    python settle.py --assets DIR --tokens FILE.npy... --rounds R --steps N --out DIR
 
 Each round decodes source prompts greedily. Half of the rows run free: a token that is the tenth or later of a stretch copied
 from what went before is pushed down (unlikelihood). The other half is guarded: where the best token would be such a one, the
 best that is not is taken, and the model is taught that choice and off the other. Source text in the same batch keeps
 everything else in place. (On held-out source text 6 % of the tokens are such copies; in the greedy output before this step it
 was 75 %.) The lower layers stay as they are. No compiled kernels are needed: the shipped model was settled in
-a quarter of an hour on one CPU core. The MTP head is then trained again, half on the new continuations.
+a quarter of an hour on one CPU core. The MTP head is left as it was: train it again with mtp.py.
 """
 
 import argparse
@@ -146,47 +146,18 @@ def train_round(a, sp, opt, pools, source, done):
     return [round(v, 4) for v in (sums / a.steps).tolist()]
 
 
-def train_drafts(a, m, own, source):
-    """The MTP chain again, towards the settled trunk's distributions, on its own text and on source."""
-    mats, rest = R.split_params(m.mtp)
-    muon, opt = R.Muon(mats), torch.optim.AdamW(rest, lr=1e-3, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0)
-    E = m.model.embed_tokens.weight.detach()
-    span, k = own.shape[1], a.rows // 2
-    mean = torch.zeros(4)
-    for n in range(a.draft_steps):
-        x = torch.cat([own[torch.randperm(len(own))[:k]], source.take(a.rows - k)])
-        with torch.no_grad():
-            trunk = m.hidden(x)
-        T, past, h, losses = span - 6, [], trunk[:, :span - 6], []
-        for j in range(4):
-            h = m.draft_step(x[:, 1 + j:T + 1 + j], h, j, past, M.attend_dense)
-            losses.append(R.soft_ce(h, E, trunk[:, :T], j + 1))
-        (losses[0] + losses[1] + losses[2] + 0.7 * losses[3]).backward()
-        scale = min(1.0, (n + 1) / 8) * (1 - n / a.draft_steps)
-        for g in opt.param_groups:
-            g["lr"] = 5e-4 * scale
-        opt.step()
-        muon.step(0.004 * scale)
-        m.zero_grad(set_to_none=True)
-        mean = 0.9 * mean + 0.1 * torch.tensor([v.item() for v in losses])
-        if n % 20 == 19:
-            R.say(json.dumps({"draft_step": n + 1, "loss": [round(v, 3) for v in (mean / (1 - 0.9 ** (n + 1))).tolist()]}))
-
-
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--assets", required=True)
     ap.add_argument("--tokens", nargs="+", required=True)
     ap.add_argument("--out", required=True)
     ap.add_argument("--span", type=int, default=256)
-    ap.add_argument("--rows", type=int, default=8, help="rows of a draft step")
     ap.add_argument("--own-rows", type=int, default=4)
     ap.add_argument("--real-rows", type=int, default=6)
     ap.add_argument("--pool", type=int, default=64)
     ap.add_argument("--prompt", type=int, default=48)
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--steps", type=int, default=40)
-    ap.add_argument("--draft-steps", type=int, default=80)
     ap.add_argument("--cut", type=int, default=10)
     ap.add_argument("--lr", type=float, default=2.5e-4)
     ap.add_argument("--push", type=float, default=0.5)
@@ -216,12 +187,6 @@ def main():
             pools.append((own, bad, sp.lower(own)))
             log.append({"round": rnd, "mean_losses_keep_free_alt": train_round(a, sp, opt, pools, source, rnd * a.steps)})
             R.say(json.dumps(log[-1]))
-    with torch.no_grad():
-        for n, p in m.named_parameters():
-            if not n.endswith(("A_log", "dt_bias")):
-                p.copy_(p.bfloat16().float())
-    train_drafts(a, m, own[~guard], source)
-    M.export(m, a.out)
     with open(os.path.join(a.out, "settle_log.jsonl"), "w") as f:
         f.writelines(json.dumps(r) + "\n" for r in log)
 

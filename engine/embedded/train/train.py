@@ -3,11 +3,9 @@
     python train.py tokens  --shards DIR... --tokenizer FILE --out FILE.npy
     python train.py smoke   --tokens FILE.npy
     python train.py train   --tokens FILE.npy... --work DIR --seconds S --total T [--resume]
-    python train.py draft   --tokens FILE.npy... --work DIR --draft-seconds S
 
 `train` follows a warmup, constant, linear-to-zero schedule over the total of T training seconds; the MTP chain joins after
-half of it, with gradient into the trunk. `draft` (or `train` with --draft-seconds) then trains the MTP head alone, half on source text and half on the trunk's
-own continuations, towards the trunk's distributions.
+half of it, with gradient into the trunk. The head alone is trained by mtp.py, after settle.py has changed the trunk.
 """
 
 import argparse
@@ -24,7 +22,7 @@ import torch
 import torch.nn.functional as F
 
 import model as M
-from decode import Decoder
+from chain import Chain, captured, compiled
 
 SEED = 20261130
 T = 2048
@@ -120,15 +118,14 @@ class Trainer:
             torch._dynamo.config.cache_size_limit = 64
             for layer in list(self.m.model.layers):
                 layer.compile(dynamic=False)
-        comp = (lambda f: torch.compile(f, dynamic=False)) if device == "cuda" else (lambda f: f)
-        self.ce, self.soft, self.pre, self.post, self.final = (comp(f) for f in (ce, soft_ce, self._pre, self._post, self._final))
+        comp = compiled(device)
+        self.ce, self.final = comp(ce), comp(self._final)
+        self.drafts = Chain(self.m, T, device)
         tm, tr = split_params(self.m.model)
         dm, dr = split_params(self.m.mtp)
         self.muon, self.dmuon = Muon(tm), Muon(dm)
         kw = dict(betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=device == "cuda")
         self.adam, self.dadam = torch.optim.AdamW(tr, lr=1e-3, **kw), torch.optim.AdamW(dr, lr=1e-3, **kw)
-        self.tables = [M.rope_tables(torch.arange(T, device=device) + j, self.m.cfg, self.m.dtype) for j in range(5)]
-        self.masks = {}
 
     def _final(self, x):
         return self.m.model.norm(x)
@@ -136,50 +133,8 @@ class Trainer:
     def trunk(self, ids):
         x = self.m.embed(ids)
         for layer in self.m.model.layers:
-            x = layer(x, *self.tables[0])
+            x = layer(x, *self.drafts.tables[0])
         return self.final(x)
-
-    def _pre(self, ids, h, cos, sin):
-        layer = self.m.mtp.layers[0]
-        x = self.m.mtp.merge(self.m.embed(ids), h)
-        return (x, *layer.self_attn.project(layer.input_layernorm(x), cos, sin))
-
-    def _post(self, x, o, gate):
-        layer = self.m.mtp.layers[0]
-        x = x + layer.self_attn.finish(o, gate)
-        return self.m.mtp.norm(x + layer.mlp(layer.post_attention_layernorm(x)))
-
-    def attend(self, q, past):
-        """Attention of chain step len(past)-1: causal over step 0, own slots of the later steps."""
-        B, n, H, d = q.shape
-        if len(past) == 1:
-            r = H // past[0][0].shape[2]
-            k, v = (t.repeat_interleave(r, 2).transpose(1, 2) for t in past[0])
-            return F.scaled_dot_product_attention(q.transpose(1, 2), k, v, is_causal=True).transpose(1, 2).reshape(B, n, H * d)
-        if self.device != "cuda":
-            return M.attend_dense(q, past)
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-        s = len(past)
-        if s not in self.masks:
-            self.masks[s] = create_block_mask(lambda b, h, i, j: ((j < n) & (j <= i)) | ((j >= n) & (j % n == i)), None, None, n, s * n, device="cuda")
-            if not hasattr(self, "flex"):
-                self.flex = torch.compile(flex_attention, dynamic=False)
-        k, v = (torch.cat([p[i] for p in past], 1).transpose(1, 2) for i in (0, 1))
-        o = self.flex(q.transpose(1, 2), k, v, block_mask=self.masks[s], enable_gqa=True)
-        return o.transpose(1, 2).reshape(B, n, H * d)
-
-    def chain(self, x, h, steps, teacher=None):
-        """Losses of the chain's steps. x [B,T+6] tokens, h [B,T,H] trunk hidden; teacher [B,T,H] (detached) gives soft targets."""
-        losses, past = [], []
-        for j in range(steps):
-            z, q, gate, k, v = self.pre(x[:, 1 + j:T + 1 + j], h, *self.tables[j])
-            past.append((k, v))
-            h = self.post(z, self.attend(q, past), gate)
-            if teacher is None:
-                losses.append(self.ce(h, self.m.model.embed_tokens.weight, x[:, 2 + j:T + 2 + j]))
-            else:
-                losses.append(self.soft(h, self.m.model.embed_tokens.weight, teacher, j + 1))
-        return losses
 
     def loss(self, x, steps, weight):
         """Trunk loss, and the chain's on half of the rows."""
@@ -188,7 +143,8 @@ class Trainer:
         if not steps:
             return main, [main.detach()]
         half = max(1, x.shape[0] // 2)
-        drafts = self.chain(x[:half], h[:half], steps)
+        E = self.m.model.embed_tokens.weight
+        drafts = [self.ce(d, E, x[:half, 2 + j:T + 2 + j]) for j, d in enumerate(self.drafts.run(x[:half], h[:half], steps))]
         return main + weight * sum(drafts), [main.detach()] + [d.detach() for d in drafts]
 
     def zero(self):
@@ -210,28 +166,11 @@ class Trainer:
             total, parts = self.loss(static, steps, weight)
             total.backward()
             return parts
-        for _ in range(2):
-            self.zero()
-            work()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            self.zero()
-            work()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        self.zero()
-        g = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(g):
-            parts = work()
-        grads = {p: p.grad for p in self.m.parameters()}
+        replay = captured(work, list(self.m.parameters()))
 
         def run(x):
             static.copy_(x)
-            for p, t in grads.items():
-                p.grad = t
-            g.replay()
-            return parts
+            return replay()
         return run
 
     def state(self, extra):
@@ -250,14 +189,6 @@ class Trainer:
 def ce(h, E, y):
     """Mean cross entropy of the tied head."""
     return F.cross_entropy(F.linear(h, E.to(h.dtype)).flatten(0, 1).float(), y.flatten())
-
-
-def soft_ce(h, E, teacher, shift):
-    """Cross entropy against the trunk's distribution `shift` positions later (same row)."""
-    E = E.to(h.dtype)
-    n = h.shape[1] - shift
-    p = torch.softmax(F.linear(teacher[:, shift:], E).float(), -1)
-    return -(p * torch.log_softmax(F.linear(h[:, :n], E).float(), -1)).sum(-1).mean()
 
 
 class Rows:
@@ -304,12 +235,8 @@ def watch(tr, held, chars, rows, drafts):
         h = tr.trunk(x[:, :T]).detach()
         tot.append(tr.ce(h, tr.m.model.embed_tokens.weight, x[:, 1:T + 1]).item())
         if drafts and i == 0:
-            past, alive, hh = [], None, h
             want = tr.m.head(h).detach().argmax(-1)
-            for j in range(4):
-                z, q, gate, k, v = tr.pre(x[:, 1 + j:T + 1 + j], hh, *tr.tables[j])
-                past.append((k, v))
-                hh = tr.post(z, tr.attend(q, past), gate)
+            for j, hh in enumerate(tr.drafts.run(x, h, 4)):
                 ok = tr.m.head(hh)[:, :T - 8].argmax(-1) == want[:, 1 + j:T - 7 + j]
                 hit.append(round(ok.float().mean().item(), 3))
     return sum(tot) / len(tot) / math.log(2) / chars, hit
@@ -398,10 +325,6 @@ def train(a):
         say(f"held-out {bpc:.4f} bits/char", hit, "epochs", rows.epoch, "tokens/s", int(a.rows * T * n / (done + spent)))
     with open(os.path.join(out, "log.jsonl"), "w") as f:
         f.writelines(json.dumps(r) + "\n" for r in log)
-    if a.draft_seconds:
-        runs.clear()
-        tr.zero()
-        draft(a, tr, rows)
 
 
 def plain(tr, steps, weight):
@@ -411,73 +334,6 @@ def plain(tr, steps, weight):
         total.backward()
         return parts
     return run
-
-
-def draft(a, tr=None, rows=None):
-    """The MTP head alone, on real text and on the trunk's own continuations."""
-    dev = a.device
-    tr = tr or Trainer(a.rows, dev)
-    s = torch.load(os.path.join(a.work, "ckpt.pt"), map_location=dev, weights_only=False)
-    tr.restore(s)
-    with torch.no_grad():
-        for n, p in tr.m.named_parameters():
-            if not n.endswith(("A_log", "dt_bias")):
-                p.copy_(p.bfloat16().float())
-    log, out = s["log"], os.environ.get("OUT", a.work)
-    rows = rows or Rows(a.tokens, dev, SEED + 7)
-    tg = time.time()
-    own = make_rollouts(tr, rows, a.rollouts, dev)
-    say("rollouts", tuple(own.shape), f"{time.time() - tg:.1f} s")
-    held, chars = held_rows(a.held, a.tokenizer, dev) if a.held else (None, 0)
-    if held is not None:
-        say("before", watch(tr, held, chars, a.rows, True))
-    gen = np.random.default_rng(SEED)
-    t0, n, total = time.time(), 0, a.draft_seconds
-    while time.time() - t0 < total:
-        frac = (time.time() - t0) / total
-        pick = torch.from_numpy(gen.integers(0, len(own), a.rows // 2)).to(dev)
-        x = torch.cat([own[pick].long(), rows.next(a.rows - a.rows // 2)])
-        h = tr.trunk(x[:, :T]).detach()
-        losses = tr.chain(x, h, 4, teacher=h)
-        (losses[0] + losses[1] + losses[2] + 0.7 * losses[3]).backward()
-        sc = min(1.0, (n + 1) / 20) * min(1.0, (1 - frac) / 0.6)
-        for g in tr.dadam.param_groups:
-            g["lr"] = 2e-3 * sc
-        tr.dadam.step()
-        tr.dmuon.step(0.015 * sc)
-        tr.zero()
-        n += 1
-        if n == 1:
-            t0 = time.time()
-        if n % 20 == 0:
-            rec = {"draft_step": n, "t": round(time.time() - t0, 1), "loss": [round(v.item(), 4) for v in losses]}
-            log.append(rec)
-            if n % 100 == 0:
-                say(json.dumps(rec))
-    save_split(tr, out, "model")
-    if held is not None:
-        bpc, hit = watch(tr, held, chars, a.rows, True)
-        log.append({"draft_step": n, "held_bpc": round(bpc, 4), "hit": hit})
-        say(f"held-out {bpc:.4f} bits/char", hit, "draft steps", n)
-    with open(os.path.join(out, "log.jsonl"), "w") as f:
-        f.writelines(json.dumps(r) + "\n" for r in log)
-
-
-def make_rollouts(tr, rows, batches, dev, batch=4096, prompt=96, length=512):
-    """Rows of T+6 made of the trunk's continuations of source text: half greedy, the rest at temperatures 0.7 and 1."""
-    tr.m.eval()
-    dec = Decoder(tr.m, batch, length, dev)
-    heat = torch.tensor([0.0, 0.7, 0.0, 1.0], device=dev).repeat(batch // 4)
-    got = []
-    for _ in range(batches):
-        x = torch.cat([rows.next(batch // 16)[:, i * 128:i * 128 + prompt] for i in range(16)])
-        got.append(dec.rollout(x, torch.full((batch,), prompt, device=dev), length - prompt, heat))
-    own = torch.cat(got)
-    own = own[torch.randperm(len(own), device=dev)]
-    own = own[:len(own) // 4 * 4].view(-1, 4 * length)
-    own = torch.cat([own, own.roll(1, 0)[:, :6]], 1)
-    del dec
-    return own.to(torch.int16)
 
 
 def smoke(a):
@@ -537,7 +393,7 @@ def smoke(a):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("what", choices=["tokens", "smoke", "train", "draft"])
+    ap.add_argument("what", choices=["tokens", "smoke", "train"])
     ap.add_argument("--shards", nargs="*", default=[])
     ap.add_argument("--tokenizer", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tokenizer.json"))
     ap.add_argument("--tokens", nargs="*", default=[])
@@ -546,11 +402,9 @@ def main():
     ap.add_argument("--work", default="work/run")
     ap.add_argument("--rows", type=int, default=64)
     ap.add_argument("--seconds", type=float, default=60)
-    ap.add_argument("--draft-seconds", type=float, default=0)
     ap.add_argument("--total", type=float, default=60)
     ap.add_argument("--join", type=float, default=0.5)
     ap.add_argument("--weight", type=float, default=0.2)
-    ap.add_argument("--rollouts", type=int, default=3)
     ap.add_argument("--every", type=int, default=50)
     ap.add_argument("--graph", type=int, default=1)
     ap.add_argument("--resume", action="store_true")
@@ -560,7 +414,7 @@ def main():
     if a.what == "tokens":
         make_tokens(a.shards, a.tokenizer, a.out)
     else:
-        {"smoke": smoke, "train": train, "draft": draft}[a.what](a)
+        {"smoke": smoke, "train": train}[a.what](a)
 
 
 if __name__ == "__main__":
