@@ -153,7 +153,8 @@ func (w *worker) attendCheck(o *attendOp) (load attendLoad, ok bool) {
 
 func (w *worker) eachPair(o *attendOp) {
 	heads := o.s.KVHeads
-	for u := w.claim(); u < o.b.spans*heads; u = w.claim() {
+	units := o.b.spans * heads
+	for u := w.first(units); u < units; u = w.after(u, units) {
 		s, head := o.spanOf(u/heads), u%heads
 		if s.n == 0 {
 			continue

@@ -141,7 +141,8 @@ func (w *worker) delta(o *deltaOp) {
 		w.work.DeltaRows += uint64(rows)
 	}
 	heads := o.s.KHeads
-	for u := w.claim(); u < o.b.spans*heads; u = w.claim() {
+	units := o.b.spans * heads
+	for u := w.first(units); u < units; u = w.after(u, units) {
 		i := u / heads
 		s := span{slot: o.b.seq.at(i), start: o.b.start.at(i), n: o.b.length.at(i), row: o.b.rowOff.at(i)}
 		if s.n > 0 {

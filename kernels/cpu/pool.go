@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -21,10 +22,12 @@ const (
 // pool is the fixed set of workers of a backend. Worker 0 is the goroutine that
 // waits for the queue; the others are its own.
 //
-// A barrier is one counter and one phase number on cache lines of their own.
-// The last worker to arrive decides, for all, whether the list goes on: a
-// worker that found an error sets failed and walks on to the next barrier, so
-// that all leave the list at the same place.
+// Phases are the stretches between barriers, numbered from the first list on. At
+// a barrier every worker writes the number of the phase that it enters to a cache
+// line of its own and waits until all others have: one crossing of a line per
+// pair of workers. A worker that found an error notes the phase that it found it
+// in and walks on to the next barrier, where all compare that phase with their
+// own, so that all leave the list at the same place.
 type pool struct {
 	workers []*worker
 	crowded bool // more workers than processors: don't spin
@@ -32,25 +35,29 @@ type pool struct {
 	closed  bool
 	gone    sync.WaitGroup
 
-	_       [64]byte
-	seq     atomic.Uint32 // number of lists handed out
-	_       [64]byte
-	arrived atomic.Uint32
-	_       [64]byte
-	phase   atomic.Uint32
-	stop    bool // written by the last to arrive, read by all after phase moved
-	_       [64]byte
-	next    atomic.Int64 // next unit of a phase whose units are claimed; 0 after each barrier
-	_       [64]byte
-	done    atomic.Uint32 // workers that have left the list
-	failed  atomic.Bool
-	broken  atomic.Bool // a worker is not coming to the barrier
-	_       [64]byte
+	_      [64]byte
+	seq    atomic.Uint32 // number of lists handed out
+	_      [64]byte
+	next   [2]counter // of an even and an odd phase whose units are claimed
+	done   atomic.Uint32
+	_      [64]byte
+	failed atomic.Uint64 // phase of the first error of the list, or noPhase
+	broken atomic.Bool   // a worker is not coming to the barrier
+	_      [64]byte
 
 	errMu sync.Mutex
 	err   error // of the current list
 	errOp int   // its operation, so that the first in order is kept
 }
+
+// counter is a counter on a cache line of its own.
+type counter struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+// noPhase is a phase that no list reaches.
+const noPhase = math.MaxUint64
 
 func newPool(b *Backend, n int) *pool {
 	p := &pool{crowded: n > runtime.GOMAXPROCS(0)}
@@ -67,8 +74,8 @@ func newPool(b *Backend, n int) *pool {
 // run walks l with all workers and returns the first error.
 func (p *pool) run(l *list) error {
 	p.err, p.errOp = nil, 0
-	p.failed.Store(false)
-	p.next.Store(0)
+	p.failed.Store(noPhase)
+	p.next[p.workers[0].phase&1].n.Store(0)
 	p.job = l
 	if len(p.workers) > 1 {
 		p.release()
@@ -81,7 +88,7 @@ func (p *pool) run(l *list) error {
 	p.done.Store(0)
 	if p.broken.Load() {
 		p.broken.Store(false)
-		p.arrived.Store(0)
+		p.align()
 	}
 	p.job = nil
 	return p.err
@@ -106,24 +113,38 @@ func (p *pool) close() {
 	p.gone.Wait()
 }
 
+// align brings the workers, none of which runs, to the same phase.
+func (p *pool) align() {
+	var last uint64
+	for _, w := range p.workers {
+		last = max(last, w.phase)
+	}
+	for _, w := range p.workers {
+		w.phase = last
+		w.entered.Store(last)
+	}
+}
+
 // sync is the barrier: it returns false, to all workers alike, when the list
 // must not go on.
-func (p *pool) sync() bool {
-	phase := p.phase.Load()
-	if int(p.arrived.Add(1)) == len(p.workers) {
-		p.arrived.Store(0)
-		p.next.Store(0)
-		p.stop = p.failed.Load()
-		p.phase.Store(phase + 1)
-		return !p.stop
+func (w *worker) sync() bool {
+	p := w.pool
+	w.phase++
+	if w.id == 0 {
+		p.next[w.phase&1].n.Store(0) // last used two phases ago, which all have left
 	}
-	for i := 0; p.phase.Load() == phase; i++ {
-		if p.broken.Load() {
-			return false
+	if w.n > 1 {
+		w.entered.Store(w.phase)
+		for _, o := range p.workers {
+			for i := 0; o.entered.Load() < w.phase; i++ {
+				if p.broken.Load() {
+					return false
+				}
+				p.pause(i)
+			}
 		}
-		p.pause(i)
 	}
-	return !p.stop
+	return p.failed.Load() >= w.phase
 }
 
 // pause is one round of a wait loop, the i-th.
@@ -140,14 +161,14 @@ func (p *pool) pause(i int) {
 	}
 }
 
-// fail records an error of operation op.
-func (p *pool) fail(op int, err error) {
+// fail records an error of operation op in a phase.
+func (p *pool) fail(op int, phase uint64, err error) {
 	p.errMu.Lock()
 	if p.err == nil || op < p.errOp {
 		p.err, p.errOp = err, op
 	}
+	p.failed.Store(min(p.failed.Load(), phase))
 	p.errMu.Unlock()
-	p.failed.Store(true)
 }
 
 // loop is the life of a worker other than 0.
@@ -193,7 +214,7 @@ func (w *worker) await(seen uint32) {
 func (w *worker) execute(l *list) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.pool.fail(w.op, fmt.Errorf("cpu: operation %d: %v", w.op, r))
+			w.pool.fail(w.op, w.phase, fmt.Errorf("cpu: operation %d: %v", w.op, r))
 			w.pool.broken.Store(true)
 		}
 	}()

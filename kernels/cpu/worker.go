@@ -26,10 +26,14 @@ type worker struct {
 	in     [convTaps][]uint16 // inputs of a convolution: whole rows
 	cut    [convTaps][]uint16 // and their channels of one head
 
-	_      [64]byte
-	parked atomic.Uint32
-	wake   chan struct{}
-	_      [64]byte
+	phase uint64 // number of the current phase of the pool
+
+	_       [64]byte
+	entered atomic.Uint64 // phase, for the others to see
+	_       [56]byte
+	parked  atomic.Uint32
+	wake    chan struct{}
+	_       [64]byte
 }
 
 // share returns this worker's contiguous part of n units.
@@ -37,20 +41,23 @@ func (w *worker) share(n int) (from, to int) {
 	return n * w.id / w.n, n * (w.id + 1) / w.n
 }
 
-// sync waits for all workers; false means that the list must be left.
-func (w *worker) sync() bool {
-	if w.n == 1 {
-		w.pool.next.Store(0)
-		return !w.pool.failed.Load()
+// claim returns the next unit of a phase whose units are handed out one by one.
+func (w *worker) claim() int { return int(w.pool.next[w.phase&1].n.Add(1)) - 1 }
+
+// first and after walk this worker's units of a phase that has n of about the same
+// size: where there are few, always the same ones, so that what belongs to a unit
+// stays in the cache of its worker; else they are claimed.
+func (w *worker) first(n int) int { return w.after(w.id-w.n, n) }
+
+func (w *worker) after(u, n int) int {
+	if n <= 2*w.n {
+		return u + w.n
 	}
-	return w.pool.sync()
+	return w.claim()
 }
 
-// claim returns the next unit of a phase whose units are handed out one by one.
-func (w *worker) claim() int { return int(w.pool.next.Add(1)) - 1 }
-
 func (w *worker) fail(format string, args ...any) {
-	w.pool.fail(w.op, fmt.Errorf(format, args...))
+	w.pool.fail(w.op, w.phase, fmt.Errorf(format, args...))
 }
 
 // begin empties the scratch memory; every operation calls it first.
