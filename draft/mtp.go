@@ -7,6 +7,7 @@ import (
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -19,22 +20,33 @@ func init() {
 }
 
 // MTP configures the strategy that drafts with the model's multi-token
-// prediction module. It has no settings: the number of drafts is the request's.
-type MTP struct{}
+// prediction module. The number of drafts is the request's.
+type MTP struct {
+	// Sample draws the drafts of requests with a temperature from the
+	// module's own distribution, processed as the request asks, instead of
+	// taking its argmax. The rejection and block rules then know the true
+	// distribution of each draft; under the coupled rule drafts are drawn
+	// with the target's own noise. Requests at temperature 0 don't notice.
+	Sample bool `yaml:"sample" json:"sample"`
+}
 
 // Validate implements Strategy.
 func (*MTP) Validate() error { return nil }
 
 // Provision implements Strategy. The model must have been loaded with its MTP
 // module.
-func (*MTP) Provision(env Env) (engine.Drafter, error) {
+func (c *MTP) Provision(env Env) (engine.Drafter, error) {
 	if _, ok := env.Model.MTPLayer(); !ok {
 		return nil, fmt.Errorf("draft mtp: model %s has no MTP module (mtp.* tensors); use another strategy", env.Model.Name)
 	}
-	return &mtp{m: env.Model}, nil
+	d := &mtp{m: env.Model}
+	if c.Sample {
+		d.sampler = &mtpSampler{vocab: env.Vocab, purpose: sample.Draft}
+	}
+	return d, nil
 }
 
-// mtp drafts greedily: slot p of its cache holds the pair (target's hidden state
+// mtp drafts greedily, or with a sampler (mtp_sample.go): slot p of its cache holds the pair (target's hidden state
 // at p-1, token p). After each target pass the committed rows are run through
 // the module with the tokens after them (Shift), which also overwrites what
 // drafting had put there; the last row's h' stays in carry, by cache slot.
@@ -59,6 +71,7 @@ type mtp struct {
 	order        []*engine.Ask
 	rowsTable    kernels.Buf
 	targetHidden kernels.Buf // target's last committed hidden by slot, for Save
+	sampler      *mtpSampler // nil: the argmax
 }
 
 var _ engine.DeviceDrafter = (*mtp)(nil)
@@ -105,6 +118,11 @@ func (d *mtp) Attach(c kernels.Caches, first, spans, rows int) error {
 			return err
 		}
 	}
+	if d.sampler != nil {
+		if d.sampler.chosen, err = be.Alloc(kernels.Tables, kernels.I32, spans, 1); err != nil {
+			return err
+		}
+	}
 	d.slots = make([]int32, 0, spans)
 	d.ids = make([]int32, max(1, spec.MaxDraft)*spans*kernels.StatCols)
 	return nil
@@ -123,7 +141,14 @@ func (d *mtp) Detach() {
 			be.Free(b)
 		}
 	}
-	*d = mtp{m: d.m}
+	s := d.sampler
+	if s != nil {
+		if !s.chosen.None() {
+			be.Free(s.chosen)
+		}
+		s = &mtpSampler{vocab: s.vocab, purpose: s.purpose}
+	}
+	*d = mtp{m: d.m, sampler: s}
 }
 
 // Committed implements engine.Drafter.
@@ -166,6 +191,9 @@ func (d *mtp) Propose(q kernels.Queue, asks []*engine.Ask) error {
 		return nil
 	}
 	q.Write(d.slotTable.Top(len(asks)), bytesOf(d.slots))
+	if d.sampler != nil && slices.ContainsFunc(d.order[:active], draws) {
+		return d.proposeSampled(q, active)
+	}
 	k, base := d.order[0].K, 0
 	for j := range k {
 		for active > 0 && d.order[active-1].K <= j {
@@ -195,18 +223,23 @@ func (d *mtp) Propose(q kernels.Queue, asks []*engine.Ask) error {
 // drafts follow, the module is run one position on. It depends on the tables
 // alone, so it can be captured.
 func (d *mtp) Draft(q kernels.Queue, stats, slots kernels.Buf, j int, more bool) {
-	n := int(slots.Rows)
-	last := d.last.Top(n)
+	last := d.last.Top(int(slots.Rows))
 	q.Gather(last, d.carry, slots)
 	q.Stats(stats, d.net.Logits(q, last), d.net.Vocab, false)
-	if !more {
-		return
+	if more {
+		d.extend(q, slots, j, stats.Columns(kernels.StatTop1, kernels.StatTop1+1))
 	}
+}
+
+// extend records the module's run over draft j, whose tokens are in chosen (I32
+// [n, 1]), for the cache slots in slots, behind a Gather of carry into last.
+func (d *mtp) extend(q kernels.Queue, slots kernels.Buf, j int, chosen kernels.Buf) {
+	n := int(slots.Rows)
 	b := d.chain.Prefix(n, n, n)
 	b.MaxLen = 1
 	q.Copy(b.Seq, slots)
-	q.Chain(&b, d.caches, 1+j, stats.Columns(kernels.StatTop1, kernels.StatTop1+1), kernels.Buf{})
-	h := d.net.Forward(q, &b, d.layer, last)
+	q.Chain(&b, d.caches, 1+j, chosen, kernels.Buf{})
+	h := d.net.Forward(q, &b, d.layer, d.last.Top(n))
 	q.Scatter(d.carry, h, slots)
 }
 

@@ -28,6 +28,11 @@ func (coupled) NeedsLogits(p sample.Params) bool { return !p.Plain() }
 // Exact implements engine.Verifier.
 func (coupled) Exact(sample.Params) bool { return true }
 
+// TargetNoise says that tokens are drawn with noise of purpose sample.Target, so
+// that a drafter may draw its guess with the same: the output does not depend on
+// drafts.
+func (coupled) TargetNoise() bool { return true }
+
 // Verify implements engine.Verifier. The token that follows row i has position
 // v.Position + 1 + i.
 func (coupled) Verify(v *engine.Verification) (engine.Verdict, error) {

@@ -62,6 +62,13 @@ func (s *simulated) Name() string { return s.rule.Name() }
 // Simulation returns what was asked for, as records carry it.
 func (s *simulated) Simulation() string { return s.text }
 
+// TargetNoise passes on what the rule says of its noise, so that drafters draft
+// as they do without simulation.
+func (s *simulated) TargetNoise() bool {
+	r, ok := s.rule.(interface{ TargetNoise() bool })
+	return ok && r.TargetNoise()
+}
+
 // NeedsLogits implements engine.Verifier.
 func (s *simulated) NeedsLogits(p sample.Params) bool { return s.rule.NeedsLogits(p) }
 
