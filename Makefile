@@ -13,7 +13,7 @@ test:
 
 # The race detector needs cgo and a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./engine/... ./kernels/cpu/... ./acceptance/...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./engine/... ./kernels/cpu/... ./kernels/ranks/... ./acceptance/...
 
 # Longer runs of the random suites.
 soak:

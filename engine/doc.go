@@ -34,6 +34,11 @@
 // and acceptance implement them. A drafter learns only through Committed, so a
 // rejected token can't leak into its state.
 //
+// # Several ranks
+//
+// Where the weights of one model lie on several backends (kernels/ranks), every
+// rank runs an Engine of its own in lock step with the others: see Ranks.
+//
 // An Engine is used from one goroutine. A sequence that fails (its drafter or
 // rule returns an error, its logits are not numbers) ends alone, with its error;
 // an error of the backend ends the engine.

@@ -25,6 +25,10 @@ import (
 //     waiting in either case.
 //   - Rank 0 alone has a recorder and a listener; those given to others are
 //     not called.
+//
+// A drafter or rule that decides by the clock, or a sequence that is cancelled on
+// one rank, leads the ranks apart like any other difference. A Loop exchanges no
+// outcomes.
 type Ranks interface {
 	// Rank is this engine's number, from 0.
 	Rank() int

@@ -66,8 +66,8 @@ type Record struct {
 	ForcedAccepted Accepted // what a simulation forced; equal when not simulated
 
 	// RankHashes has a hash of the sequence's outcome in this step (accepted,
-	// next token, emitted tokens) as each rank decided it, by rank; empty
-	// where the engine is one rank.
+	// next token, emitted tokens: OutcomeHash) as each rank decided it, by
+	// rank; empty where the engine is one rank. The record is rank 0's.
 	RankHashes []uint64
 
 	Gaps   []float32 // top-1 minus top-2 logit at each row that wanted logits

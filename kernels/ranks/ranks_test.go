@@ -98,6 +98,42 @@ func TestPartsOfTheWork(t *testing.T) {
 	}
 }
 
+// A weight of fewer rows than there are ranks leaves some without a part; they
+// take what the others computed, and count the product as it was.
+func TestRanksWithoutAPart(t *testing.T) {
+	g := group(t, 3, ranks.Options{})
+	out := make([][]byte, 3)
+	require.NoError(t, g.Run(func(be *ranks.Backend) error {
+		l, err := load(be)
+		if err != nil {
+			return err
+		}
+		narrow, err := be.Load(matrix("narrow", 5, inputs))
+		if err != nil {
+			return err
+		}
+		if err := l.step(be, height); err != nil {
+			return err
+		}
+		before, q := be.Work(), be.Queue()
+		q.MatMul(l.dst.Columns(3, 8), narrow, l.x, kernels.Linear{})
+		q.Write(l.ids.Top(2), []byte{4, 0, 0, 0, 1, 0, 0, 0})
+		q.Embed(l.x.Top(2), narrow, l.ids)
+		out[be.Rank()] = make([]byte, l.dst.Bytes()+l.x.Bytes())
+		q.Read(out[be.Rank()][:l.dst.Bytes()], l.dst)
+		if err := q.Read(out[be.Rank()][l.dst.Bytes():], l.x).Wait(); err != nil {
+			return err
+		}
+		if w := be.Work().Sub(before); w.MatMulRows != height || w.MACs != height*5*inputs || w.Ops != 5 {
+			return fmt.Errorf("counted %+v", w)
+		}
+		return nil
+	}))
+	require.Equal(t, out[0], out[1])
+	require.Equal(t, out[0], out[2])
+	require.NotEqual(t, make([]byte, 20), out[2][4*3:4*8])
+}
+
 // Exchanges allocate nothing.
 func TestExchangesAllocateNothing(t *testing.T) {
 	g := group(t, 2, ranks.Options{})
@@ -201,8 +237,12 @@ func TestRanksThatComeApart(t *testing.T) {
 			second: func(*ranks.Backend, layer) error { runtime.Goexit(); return nil }},
 		{name: "return", want: "rank 1 has returned while rank 0 waits at exchange 2 (embed proj", alone: true,
 			second: func(*ranks.Backend, layer) error { return nil }},
+		{name: "return while the other waits", want: "rank 1 has returned while rank 0 waits at exchange 2 (embed proj", alone: true,
+			second: func(*ranks.Backend, layer) error { time.Sleep(20 * time.Millisecond); return nil }},
 		{name: "close", want: "rank 1 was closed while rank 0 waits at exchange 2 (embed proj", alone: true,
 			second: func(be *ranks.Backend, _ layer) error { return be.Close() }},
+		{name: "close while the other waits", want: "rank 1 was closed while rank 0 waits at exchange 2 (embed proj", alone: true,
+			second: func(be *ranks.Backend, _ layer) error { time.Sleep(20 * time.Millisecond); return be.Close() }},
 		{name: "late", timeout: 30 * time.Millisecond, want: "rank 0 waited 30ms at exchange 2 (embed proj to bf16 [6, 128]) for rank 1",
 			second: func(be *ranks.Backend, l layer) error {
 				time.Sleep(300 * time.Millisecond)
