@@ -312,16 +312,22 @@ func stepMsByRows(records []*engine.Record) map[string]float64 {
 	return out
 }
 
-// TestNoRun: a directory without records ends the notebook with an error that
-// says so.
+// TestNoRun: a directory without records ends a notebook with an error that says
+// so, and so does a point that is not there.
 func TestNoRun(t *testing.T) {
 	t.Parallel()
 	py := python(t)
-	out, err := execute(t, py, "acceptance_anatomy.ipynb", t.TempDir(), filepath.Join(t.TempDir(), "figures.json"))
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", out)
-	require.Equal(t, 1, exit.ExitCode(), "%s", out)
-	require.Contains(t, out, "EXACTA_RUN names no run directory: it holds no records-000001.parquet")
+	for _, c := range []struct{ notebook, points, want string }{
+		{"acceptance_anatomy.ipynb", "MORE=", "EXACTA_RUN names no run directory: it holds no records-000001.parquet"},
+		{"comparing_runs.ipynb", "EXACTA_POINTS=a,b", "names no run directory: it holds no records-000001.parquet"},
+		{"comparing_runs.ipynb", "MORE=", "set EXACTA_RUN to a run directory and EXACTA_POINTS to two of its points"},
+	} {
+		out, err := execute(t, py, c.notebook, t.TempDir(), filepath.Join(t.TempDir(), "figures.json"), c.points)
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, "%s", out)
+		require.Equal(t, 1, exit.ExitCode(), "%s", out)
+		require.Contains(t, out, c.want)
+	}
 }
 
 // TestCommittedClean: notebooks are committed without outputs, so without anyone's
