@@ -26,8 +26,8 @@ func simulatedSession(t *testing.T, maxNew int) *session {
 	return s
 }
 
-// records runs all prompts at a point.
-func (s *session) records(t *testing.T, p Point) (records []*engine.Record, traces map[string]*acceptance.Trace) {
+// records runs all prompts at a point, each request as change leaves it.
+func (s *session) records(t *testing.T, p Point, change ...func(i int, r *engine.Request)) (records []*engine.Record, traces map[string]*acceptance.Trace) {
 	t.Helper()
 	var c acceptance.Collector
 	e, err := s.engine(p, engine.RecorderFunc(func(r *engine.Record) error {
@@ -39,7 +39,11 @@ func (s *session) records(t *testing.T, p Point) (records []*engine.Record, trac
 	defer e.Close()
 	seqs := make([]*engine.Sequence, len(s.prompts))
 	for i, prompt := range s.prompts {
-		seqs[i], err = e.Submit(s.request(p, i, prompt.ID))
+		r := s.request(p, i, prompt.ID)
+		for _, f := range change {
+			f(i, &r)
+		}
+		seqs[i], err = e.Submit(r)
 		require.NoError(t, err)
 	}
 	require.NoError(t, e.Run(nil))
