@@ -10,117 +10,247 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"exacta.dev/exacta/acceptance"
+	"exacta.dev/exacta/acceptance/audit"
+	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
-	"exacta.dev/exacta/verify"
+	"exacta.dev/exacta/engine/model"
 )
 
-// Verdicts of an audit.
-const (
-	Pass         = "pass"
-	Fail         = "fail"
-	NotCheckable = "not checkable"
-)
+// Audits are the names of the audits, in the order in which they are made.
+var Audits = []string{"tokens", "counts", "work"}
 
-// TokensAudit is the outcome of the tokens audit: every request of a run
-// compared with a plain replay, bit for bit.
-type TokensAudit struct {
-	Verdict     string                  `json:"verdict"`
-	Why         string                  `json:"why,omitempty"`
-	Run         string                  `json:"run"`
-	Requests    int                     `json:"requests"`
-	Tokens      int                     `json:"tokens"`
-	Skipped     int                     `json:"skipped"`    // requests whose rule promises no equality
-	Unfinished  int                     `json:"unfinished"` // requests that the end of the run cut short; compared as far as they go
-	Divergences []acceptance.Divergence `json:"divergences"`
+// AuditOptions say what Audit does.
+type AuditOptions struct {
+	// Only lists the audits to make, of Audits; empty makes all.
+	Only []string
+	// Replay chooses what is replayed.
+	Replay audit.Replay
+	// Progress is told what is being done; may be nil.
+	Progress func(string)
 }
 
-// AuditTokens replays a run directory: each prompt once per rule by plain
-// decoding of one sequence, on the model and backend that the run's
-// configuration names, and compares tokens and logits hashes of all requests.
-// Of a run that came to its end, outputs.jsonl must say the same as the records.
-func AuditTokens(ctx context.Context, dir string, progress func(string)) (*TokensAudit, error) {
-	reader, err := acceptance.Open(dir)
+// AuditResult is what the audits of a run found.
+type AuditResult struct {
+	Run string `json:"run"`
+	// Verdict is fail if any audit failed, else not checkable if any could
+	// not be made, else pass.
+	Verdict audit.Outcome `json:"verdict"`
+	Tokens  *audit.Report `json:"tokens,omitempty"`
+	Counts  *audit.Report `json:"counts,omitempty"`
+	Work    *audit.Report `json:"work,omitempty"`
+}
+
+// Reports lists the reports that were made, in the order of Audits.
+func (r *AuditResult) Reports() []*audit.Report {
+	return slices.DeleteFunc([]*audit.Report{r.Tokens, r.Counts, r.Work}, func(p *audit.Report) bool { return p == nil })
+}
+
+// Audit makes the audits of a run directory, on the model and backend that its
+// configuration names. An error says which file is missing, damaged or of
+// another run.
+func Audit(ctx context.Context, dir string, o AuditOptions) (res *AuditResult, err error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	c, closeCase, err := openCase(dir)
 	if err != nil {
 		return nil, err
 	}
-	res := &TokensAudit{Run: reader.Meta().Run, Divergences: []acceptance.Divergence{}}
+	defer func() { err = errors.Join(err, closeCase()) }()
+	c.Replay = o.Replay
+	res = &AuditResult{Run: c.Run, Verdict: audit.Pass}
+	for _, a := range []struct {
+		name string
+		make func(context.Context, *audit.Case, func(string)) (*audit.Report, error)
+		to   **audit.Report
+	}{{"tokens", audit.Tokens, &res.Tokens}, {"counts", audit.Counts, &res.Counts}, {"work", audit.Work, &res.Work}} {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, a.name) {
+			continue
+		}
+		if *a.to, err = a.make(ctx, c, func(text string) { o.Progress(a.name + ": " + text) }); err != nil {
+			return nil, interrupted(ctx, err)
+		}
+	}
+	for _, r := range res.Reports() {
+		if r.Verdict == audit.Fail || res.Verdict == audit.Pass {
+			res.Verdict = r.Verdict
+		}
+	}
+	return res, nil
+}
+
+// interrupted returns ErrInterrupted if that is why there is an error.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return err
+}
+
+// openCase reads a run directory, and loads its model. The case's records are
+// streamed from the files each time.
+func openCase(dir string) (c *audit.Case, closeCase func() error, err error) {
+	reader, err := acceptance.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
 	cfg, err := LoadConfig(filepath.Join(dir, "config.yaml"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	prompts, err := readLines[Prompt](filepath.Join(dir, "prompts.jsonl"), "prompt")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	c = &audit.Case{Run: reader.Meta().Run, Records: reader.All}
+	if c.Claims, c.CutShort, err = claims(filepath.Join(dir, "summary.json")); err != nil {
+		return nil, nil, err
 	}
 	s, err := open(cfg, prompts)
 	if err != nil {
+		return nil, nil, err
+	}
+	lab := s.lab()
+	closeCase = func() error { return errors.Join(lab.Close(), s.close()) }
+	c.Requests = s.asked()
+	if err := receive(filepath.Join(dir, "outputs.jsonl"), c); err != nil {
+		return nil, nil, errors.Join(err, closeCase())
+	}
+	run, now := reader.Meta().Provenance, provenance(s, "")
+	c.Elsewhere = slices.ContainsFunc([]string{"host", "device", "kernels", "threads"}, func(k string) bool { return run[k] != now[k] })
+	if c.NoLab = incomparable(run, now); c.NoLab == "" {
+		c.Lab = lab
+	}
+	return c, closeCase, nil
+}
+
+// lab makes the laboratory of a session.
+func (s *session) lab() *Lab {
+	return NewLab(LabConfig{
+		Model: s.m, Vocab: s.entry.Vocab(), Context: s.cfg.Context,
+		Tokens:  Tokens(s.entry.Tokenizer, s.entry.Vocab(), s.entry.Source.Config().EOS),
+		Drafter: s.drafterOf,
+		Oracle: func() (*model.Model, func() error, error) {
+			cfg := s.cfg
+			cfg.Backend = "ref"
+			o, err := open(cfg, s.prompts)
+			if err != nil {
+				return nil, nil, err
+			}
+			return o.m, o.close, nil
+		},
+	})
+}
+
+// drafterOf makes the drafter of a request's strategy, which is an index into
+// the configuration's.
+func (s *session) drafterOf(r *audit.Request) (engine.Drafter, error) {
+	i, err := strconv.Atoi(r.Strategy)
+	if err != nil || i < 0 || i >= len(s.cfg.Strategies) {
+		return nil, fmt.Errorf("strategy %q is not one of the configuration's %d", r.Strategy, len(s.cfg.Strategies))
+	}
+	st, err := s.cfg.Strategies[i].New()
+	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	if why := comparable(reader.Meta().Provenance, provenance(s, "")); why != "" {
-		res.Verdict, res.Why = NotCheckable, why
-		return res, nil
-	}
-	var got acceptance.Collector
-	rules := map[string]string{}
-	for rec, err := range reader.All() {
-		if err != nil {
-			return nil, err
-		}
-		if err := got.Add(rec); err != nil {
-			return nil, err
-		}
-		rules[rec.Request] = rec.Rule
-	}
-	cut := cutShort(dir)
-	if !cut {
-		if res.Why, err = checkOutputs(filepath.Join(dir, "outputs.jsonl"), &got); err != nil {
-			return nil, err
-		}
-	}
-	return res, s.compareAll(ctx, &got, rules, cut, res, progress)
+	return st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab()})
 }
 
-// checkOutputs compares the outputs that a run wrote with its records, and says
-// what differs first, or "".
-func checkOutputs(name string, got *acceptance.Collector) (string, error) {
-	outputs, err := readLines[output](name, "output")
+// asked lists what the experiment asks, by request id.
+func (s *session) asked() map[string]*audit.Request {
+	out := map[string]*audit.Request{}
+	points := s.cfg.points()
+	var rules []string
+	for _, p := range points {
+		if !slices.Contains(rules, p.Rule) {
+			rules = append(rules, p.Rule)
+		}
+	}
+	for i, rule := range rules {
+		s.ask(out, Point{Strategy: -1, Drafter: "none", Rule: rule, Concurrency: 1}, fmt.Sprintf("%s-%d", referenceName, i))
+	}
+	for round := range s.cfg.Repeats {
+		for _, p := range points {
+			s.ask(out, p, fmt.Sprintf("%s.r%d", p, round))
+		}
+	}
+	return out
+}
+
+// ask adds the requests of all prompts at a point.
+func (s *session) ask(to map[string]*audit.Request, p Point, name string) {
+	for i, prompt := range s.prompts {
+		q := s.request(p, i, name+"/"+prompt.ID)
+		to[q.ID] = &audit.Request{
+			ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: q.Params, Strategy: strconv.Itoa(p.Strategy), Drafter: p.Drafter, K: p.K,
+			Rule: p.Rule, Simulation: p.Simulation, Stop: q.Stop, IgnoreStop: q.IgnoreStop,
+		}
+	}
+}
+
+// receive reads what the client received into the case's requests.
+func receive(name string, c *audit.Case) error {
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) && c.CutShort {
+		return nil
+	}
 	if err != nil {
-		return "", err
+		return fmt.Errorf("run directory: %w", err)
 	}
-	for _, o := range outputs {
-		t := got.Traces[o.Request]
-		if t == nil {
-			return fmt.Sprintf("outputs.jsonl has request %s, of which there is no record", o.Request), nil
+	defer f.Close()
+	dec := json.NewDecoder(bufio.NewReader(f))
+	for n := 1; ; n++ {
+		var o output
+		err := dec.Decode(&o)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, io.ErrUnexpectedEOF) && c.CutShort:
+			return nil // the process was killed while it wrote
+		case err != nil:
+			return fmt.Errorf("%s, output %d: %w", name, n, err)
 		}
-		if !slices.Equal(t.Tokens, o.IDs) {
-			return fmt.Sprintf("outputs.jsonl has other tokens for request %s than the records", o.Request), nil
+		r := c.Requests[o.Request]
+		switch {
+		case r == nil:
+			return fmt.Errorf("%s, output %d: request %q is none that config.yaml and prompts.jsonl ask", name, n, o.Request)
+		case r.Ended:
+			return fmt.Errorf("%s, output %d: request %s has an output already", name, n, o.Request)
 		}
+		r.Received, r.Finish, r.Ended = o.IDs, o.Finish, true
 	}
-	if len(outputs) != len(got.Order) {
-		return fmt.Sprintf("outputs.jsonl has %d requests, the records have %d", len(outputs), len(got.Order)), nil
-	}
-	return "", nil
 }
 
-// cutShort reports whether a run did not come to its end: it was interrupted or
-// killed, and its last requests may be incomplete.
-func cutShort(dir string) bool {
-	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+// claims reads what a run reports of itself, by point. cut says that the run did
+// not come to its end: it was interrupted or killed, and its last requests may be
+// incomplete.
+func claims(name string) (out map[string]audit.Claim, cut bool, err error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, true, nil
+	}
 	if err != nil {
-		return true
+		return nil, false, fmt.Errorf("run directory: %w", err)
 	}
-	var sum struct {
-		Interrupted bool `json:"interrupted"`
+	var sum Summary
+	if err := json.Unmarshal(text, &sum); err != nil {
+		return nil, false, fmt.Errorf("%s: %w", name, err)
 	}
-	return json.Unmarshal(text, &sum) != nil || sum.Interrupted
+	out = map[string]audit.Claim{}
+	for _, r := range sum.Runs {
+		out[r.Point.String()] = audit.Claim{
+			Tokens: int64(r.Tokens), AcceptLength: r.AcceptLength, AcceptanceByPosition: r.AcceptanceByPosition, Simulated: r.Simulated, Exact: r.Exact,
+		}
+	}
+	return out, sum.Interrupted, nil
 }
 
-// comparable says why bits of two machines can't be compared, or "".
-func comparable(run, now map[string]string) string {
+// incomparable says why bits of two machines can't be compared, or "".
+func incomparable(run, now map[string]string) string {
 	for _, key := range []string{"model_hash", "arithmetic"} {
 		if run[key] != now[key] {
 			return fmt.Sprintf("the run's %s is %q, here it is %q", strings.ReplaceAll(key, "_", " "), run[key], now[key])
@@ -150,77 +280,4 @@ func readLines[T any](name, what string) ([]T, error) {
 		}
 		out = append(out, v)
 	}
-}
-
-func (s *session) compareAll(ctx context.Context, got *acceptance.Collector, rules map[string]string, cut bool, res *TokensAudit, progress func(string)) error {
-	plain := map[string]map[string]*acceptance.Trace{} // by rule, by prompt
-	for _, id := range got.Order {
-		rule, err := verify.New(rules[id])
-		if err != nil {
-			return err
-		}
-		if !rule.Exact(s.cfg.Sampling.Params(0)) {
-			res.Skipped++
-			continue
-		}
-		if plain[rules[id]] == nil {
-			progress("replaying plainly under rule " + rules[id])
-			if plain[rules[id]], err = s.replay(ctx, rules[id]); err != nil {
-				return err
-			}
-		}
-		_, prompt, _ := strings.Cut(id, "/")
-		ref := plain[rules[id]][prompt]
-		if ref == nil {
-			return fmt.Errorf("request %s: prompts.jsonl has no prompt %q", id, prompt)
-		}
-		res.Requests++
-		res.Tokens += len(got.Traces[id].Tokens)
-		if n := len(got.Traces[id].Tokens); cut && n < len(ref.Tokens) {
-			res.Unfinished++
-			ref = ref.First(n)
-		}
-		if d := acceptance.Compare(id, got.Traces[id], ref); d != nil {
-			res.Divergences = append(res.Divergences, *d)
-		}
-	}
-	switch {
-	case len(res.Divergences) > 0:
-		res.Verdict, res.Why = Fail, res.Divergences[0].String()
-	case res.Why != "":
-		res.Verdict = Fail
-	case res.Requests == 0:
-		res.Verdict, res.Why = NotCheckable, "no request of the run has a rule that promises plain decoding's tokens"
-	default:
-		res.Verdict = Pass
-	}
-	return nil
-}
-
-// replay decodes every prompt plainly, one at a time.
-func (s *session) replay(ctx context.Context, rule string) (map[string]*acceptance.Trace, error) {
-	var c acceptance.Collector
-	p := Point{Strategy: -1, Drafter: "none", Rule: rule, Concurrency: 1}
-	e, err := s.engine(p, engine.RecorderFunc(c.Add))
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	seqs := make([]*engine.Sequence, len(s.prompts))
-	for i := range s.prompts {
-		if seqs[i], err = e.Submit(s.request(p, i, s.prompts[i].ID)); err != nil {
-			return nil, err
-		}
-	}
-	if err := e.Run(func() bool { return ctx.Err() != nil }); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, ErrInterrupted
-	}
-	var failed error
-	for _, q := range seqs {
-		failed = errors.Join(failed, q.Err())
-	}
-	return c.Traces, failed
 }

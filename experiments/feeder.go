@@ -21,14 +21,15 @@ type feeder struct {
 }
 
 func newFeeder(m *model.Model, length int) (*feeder, error) {
-	return newFeederOf(m, length, scoreChunk)
-}
-
-// newFeederOf makes a feeder of at most chunk rows a pass.
-func newFeederOf(m *model.Model, length, chunk int) (*feeder, error) {
 	if length > m.MaxTokens {
 		return nil, fmt.Errorf("%d tokens are more than the context of %d", length, m.MaxTokens)
 	}
+	return newFeederOf(m, length, scoreChunk)
+}
+
+// newFeederOf makes a feeder of at most chunk rows a pass, and of sequences of at
+// most length tokens, which the caller has checked.
+func newFeederOf(m *model.Model, length, chunk int) (*feeder, error) {
 	if err := m.Reserve(chunk, chunk); err != nil {
 		return nil, err
 	}

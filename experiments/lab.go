@@ -9,7 +9,9 @@ import (
 	"exacta.dev/exacta/acceptance/audit"
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 	"exacta.dev/exacta/verify"
 )
@@ -22,6 +24,8 @@ type LabConfig struct {
 	// Vocab is the number of ids that have a token, Context the longest
 	// sequence in tokens.
 	Vocab, Context int
+	// Tokens are the bytes of the tokens, for requests with a grammar.
+	Tokens *grammar.Vocabulary
 	// Drafter makes the honest drafter of a request's strategy; nil means
 	// plain decoding.
 	Drafter func(r *audit.Request) (engine.Drafter, error)
@@ -114,7 +118,7 @@ func (l *Lab) run(ctx context.Context, reqs []*audit.Request, rec engine.Recorde
 		return err
 	}
 	e, err := engine.New(l.cfg.Model, engine.Config{
-		MaxTokens: l.cfg.Context, MaxSequences: 1, MaxDraft: k, Vocab: l.cfg.Vocab,
+		MaxTokens: l.cfg.Context, MaxSequences: 1, MaxDraft: k, Vocab: l.cfg.Vocab, Tokens: l.cfg.Tokens,
 	}, drafters, rule, rec, engine.Listener{})
 	if err != nil {
 		return err
@@ -152,12 +156,30 @@ func (l *Lab) run(ctx context.Context, reqs []*audit.Request, rec engine.Recorde
 // Vocab returns the number of ids that have a token.
 func (l *Lab) Vocab() int { return l.cfg.Vocab }
 
+// Sampler returns a sampler that processes logits as the engine does for a
+// request, before its first token.
+func (l *Lab) Sampler(r *audit.Request) (*sample.Sampler, error) {
+	s := sample.New(r.Params, r.Prompt)
+	if r.Params.Grammar == "" {
+		return s, nil
+	}
+	if l.cfg.Tokens == nil {
+		return nil, errors.New("a request with a grammar, and no tokenizer")
+	}
+	g, err := l.cfg.Tokens.Compile(r.Params.Grammar)
+	if err != nil {
+		return nil, err
+	}
+	s.Constrain(g)
+	return s, nil
+}
+
 // Force implements audit.Lab.
 func (l *Lab) Force(ctx context.Context, ids []int32, first int, logits bool, each func(audit.Row) error) error {
 	if err := l.openForce(); err != nil {
 		return err
 	}
-	if len(ids) > l.cfg.Context {
+	if len(ids) > l.cfg.Context+forceSlack {
 		return fmt.Errorf("teacher forcing: %d tokens are more than the context of %d", len(ids), l.cfg.Context)
 	}
 	f := l.force
@@ -178,14 +200,18 @@ func (l *Lab) Force(ctx context.Context, ids []int32, first int, logits bool, ea
 	return nil
 }
 
-// forceChunk is the most rows of a pass of Force.
-const forceChunk = 256
+// forceChunk is the most rows of a pass of Force, forceSlack the positions past
+// the context that drafts may touch.
+const (
+	forceChunk = 256
+	forceSlack = kernels.WindowTokens - 1
+)
 
 func (l *Lab) openForce() (err error) {
 	if l.force != nil {
 		return nil
 	}
-	if l.force, err = newFeederOf(l.cfg.Model, l.cfg.Context, forceChunk); err != nil {
+	if l.force, err = newFeederOf(l.cfg.Model, l.cfg.Context+forceSlack, forceChunk); err != nil {
 		return err
 	}
 	l.host = make([]int32, forceChunk*kernels.StatCols)

@@ -3,6 +3,7 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -51,9 +52,12 @@ func (a *tokensAudit) judge(co *course, rule engine.Verifier) ([]judged, error) 
 	if rows, ok := a.forcings.rows[key]; ok && !first {
 		return rows, nil
 	}
-	sampler := sample.New(p, co.req.Prompt)
+	sampler, err := a.c.sampler(co.req)
+	if err != nil {
+		return nil, err
+	}
 	rows := make([]judged, 0, len(out))
-	err := a.c.Lab.Force(a.ctx, ids, len(co.req.Prompt)-1, !p.Plain(), func(r Row) error {
+	err = a.c.Lab.Force(a.ctx, ids, len(co.req.Prompt)-1, !p.Plain(), func(r Row) error {
 		j, at := judged{hash: r.Hash, choice: r.Top1, top2: r.Top2, gap: r.Gap, nans: r.NaNs}, len(rows)
 		if r.Logits != nil && r.NaNs == 0 {
 			if first && at < len(co.tokens) {
@@ -80,6 +84,19 @@ func (a *tokensAudit) judge(co *course, rule engine.Verifier) ([]judged, error) 
 		a.forcings.keep(key, rows)
 	}
 	return rows, err
+}
+
+// sampler returns what processes a request's logits, from before its first token.
+func (c *Case) sampler(r *Request) (*sample.Sampler, error) {
+	if l, ok := c.Lab.(interface {
+		Sampler(r *Request) (*sample.Sampler, error)
+	}); ok {
+		return l.Sampler(r)
+	}
+	if r.Params.Grammar != "" {
+		return nil, errors.New("a request with a grammar, and a laboratory that can't compile it")
+	}
+	return sample.New(r.Params, r.Prompt), nil
 }
 
 // trace is what plain decoding gave.

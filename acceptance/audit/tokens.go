@@ -114,6 +114,9 @@ func (a *tokensAudit) received(co *course) {
 	}
 	want := co.req.Received
 	if len(want) == 0 && !co.req.Ended {
+		if k := a.b.check(checkReceived); !a.c.CutShort && !k.holds(false) {
+			k.blameRequest(co.id, "request %s: the records emitted %d tokens, and the client received nothing", co.id, len(co.tokens))
+		}
 		return
 	}
 	n := min(len(want), len(co.tokens))
