@@ -26,7 +26,8 @@ type Client struct {
 	Timeout time.Duration
 	// Total bounds a whole stream (default 10 minutes).
 	Total time.Duration
-	// MaxBody bounds a body in bytes (default 64 MiB).
+	// MaxBody bounds a body in bytes (default 64 MiB); a stream may have eight
+	// times as much, since some servers repeat the text so far in each event.
 	MaxBody int64
 
 	base string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -69,7 +70,7 @@ type collector struct {
 // Collect finds out what a server is and runs a plan against it. It fails where
 // no answer came at all; single requests that fail are kept as such.
 func Collect(ctx context.Context, c *Client, p Plan) (*Evidence, error) {
-	if len(p.Prompts) == 0 || p.Requests < 1 || p.MaxTokens < 1 || len(p.Concurrency) == 0 {
+	if len(p.Prompts) == 0 || p.Requests < 1 || p.MaxTokens < 1 || len(p.Concurrency) == 0 || slices.Min(p.Concurrency) < 1 {
 		return nil, errors.New("endpoint: a plan needs prompts, requests, tokens and a concurrency of at least 1 each")
 	}
 	if p.Progress == nil {

@@ -41,7 +41,7 @@ func (d Dialect) Read(m Metrics) *Counters {
 	case SGLang:
 		return &Counters{
 			Generated: m.Sum("sglang:generation_tokens"),
-			Prompt: m.Sum("sglang:prompt_tokens"), Requests: m.Sum("sglang:num_requests"),
+			Prompt:    m.Sum("sglang:prompt_tokens"), Requests: m.Sum("sglang:num_requests"),
 		}
 	case LlamaCpp:
 		c := &Counters{

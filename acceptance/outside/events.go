@@ -27,6 +27,9 @@ type events struct {
 	at   time.Duration
 	left int64 // bytes that may still come
 	err  error
+
+	scratch []byte
+	scanned int // bytes of buf in which no block ends
 }
 
 // next returns the next event, io.EOF behind the last. An event that the end of
@@ -54,10 +57,12 @@ func (e *events) read() {
 		e.err = fmt.Errorf("an event has more than %d bytes", maxEvent)
 		return
 	}
-	chunk := make([]byte, 32<<10)
-	n, err := e.r.Read(chunk)
+	if e.scratch == nil {
+		e.scratch = make([]byte, 32<<10)
+	}
+	n, err := e.r.Read(e.scratch)
 	e.at = e.now()
-	e.buf = append(e.buf, chunk[:n]...)
+	e.buf = append(e.buf, e.scratch[:n]...)
 	e.err = err
 	if e.left -= int64(n); e.left < 0 && err == nil {
 		e.err = errors.New("the stream is longer than a body may be")
@@ -67,12 +72,15 @@ func (e *events) read() {
 // take cuts the first whole event off the buffer: the joined data lines of a
 // block, nil for a block that has none (comments, ids).
 func (e *events) take() (data []byte, ok bool) {
-	end, skip := blockEnd(e.buf)
+	from := max(0, e.scanned-3) // an end may lie across two reads
+	end, skip := blockEnd(e.buf[from:])
 	if end < 0 {
+		e.scanned = len(e.buf)
 		return nil, false
 	}
+	end += from
 	block := e.buf[:end]
-	e.buf = e.buf[end+skip:]
+	e.buf, e.scanned = e.buf[end+skip:], 0
 	for line := range bytes.SplitSeq(block, []byte("\n")) {
 		line = bytes.TrimSuffix(line, []byte("\r"))
 		rest, found := bytes.CutPrefix(line, []byte("data:"))
@@ -119,7 +127,7 @@ func (c *Client) stream(ctx context.Context, path string, body any, now func() t
 		return false, causeOf(ctx, err)
 	}
 	defer resp.Body.Close()
-	es := events{r: resp.Body, now: now, left: c.MaxBody}
+	es := events{r: resp.Body, now: now, left: 8 * c.MaxBody}
 	for seen := 0; ; seen++ {
 		ev, err := es.next()
 		idle.Reset(c.Timeout)
