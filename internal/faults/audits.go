@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"fmt"
 
 	"exacta.dev/exacta/acceptance/audit"
 	"exacta.dev/exacta/internal/faults/trial"
@@ -16,14 +15,19 @@ var audits = []struct {
 	{tokens, audit.Tokens}, {counts, audit.Counts}, {work, audit.Work},
 }
 
-// examine runs all audits on a result. An audit that ends in an error says
-// nothing, and that is an error here: a fault must not silence it.
-func examine(ctx context.Context, name string, res *trial.Result, lab audit.Lab) (map[string]*audit.Report, error) {
+// broken is the verdict of an audit that ended in an error: it caught nothing.
+const broken audit.Outcome = "error"
+
+// examine runs all audits on a result.
+func examine(ctx context.Context, res *trial.Result, lab audit.Lab) (map[string]*audit.Report, error) {
 	out := map[string]*audit.Report{}
 	for _, a := range audits {
-		r, err := a.run(ctx, res.Case(name, lab), func(string) {})
+		r, err := a.run(ctx, res.Case("trial", lab), func(string) {})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
-			return nil, fmt.Errorf("%s audit of %s: %w", a.name, name, err)
+			r = &audit.Report{Audit: a.name, Verdict: broken, Why: err.Error()}
 		}
 		out[a.name] = r
 	}

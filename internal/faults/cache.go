@@ -10,7 +10,7 @@ import (
 
 // rejecting is a run with a rejection in most steps.
 func rejecting() trial.Setup {
-	return trial.Setup{Drafter: "mtp", K: 4, MaxNew: 32}
+	return trial.Setup{Drafter: "mtp", K: 4, MaxNew: 24, Requests: 3}
 }
 
 // cacheFaults are B11, B12 and B20: what sequences leave behind.
@@ -23,7 +23,7 @@ func cacheFaults() []Fault {
 		},
 		{
 			ID: "B11", Name: "cache reset to nothing on a rejection", Report: "aprender #2014 (GPU cache to 0, CPU cache rolled back)",
-			Setup: trial.Setup{Drafter: "mtp", K: 4, MaxNew: 32, Concurrency: 1}, Expect: []string{tokens},
+			Setup: trial.Setup{Drafter: "mtp", K: 4, MaxNew: 24, Requests: 2, Concurrency: 1}, Expect: []string{tokens},
 			arm: func(*arming) trial.Wiring { return resetKeys() },
 		},
 		{
@@ -33,17 +33,17 @@ func cacheFaults() []Fault {
 		},
 		{
 			ID: "B12", Name: "a step without drafts reads the state of column 0", Report: "vllm #52942",
-			Setup: trial.Setup{Drafter: "ngram", K: 4, MaxNew: 48, Requests: 6, PromptLen: 60}, Expect: []string{tokens},
+			Setup: trial.Setup{Drafter: "ngram", K: 4, MaxNew: 40, Requests: 5, PromptLen: 60}, Expect: []string{tokens},
 			arm: func(*arming) trial.Wiring { return columnZero() },
 		},
 		{
 			ID: "B12", Name: "state zeroed at a prefix hit", Report: "sglang #34043 (convolution state; 55 % to 35 % on SWE-bench)",
-			Setup: trial.Setup{Drafter: "mtp", K: 3, MaxNew: 24, PromptLen: 12, Shared: 70, PrefixCache: true, Concurrency: 2}, Expect: []string{tokens},
+			Setup: trial.Setup{Drafter: "mtp", K: 3, MaxNew: 16, PromptLen: 12, Shared: 70, PrefixCache: true, Concurrency: 2}, Expect: []string{tokens},
 			arm: func(*arming) trial.Wiring { return zeroState() },
 		},
 		{
 			ID: "B20", Name: "pages under the wrong key", Report: "vllm #47930, #43559; sglang #8726",
-			Setup: trial.Setup{Drafter: "mtp", K: 3, MaxNew: 24, PromptLen: 66, PromptStep: 3, PrefixCache: true, Concurrency: 1}, Expect: []string{tokens},
+			Setup: trial.Setup{Drafter: "mtp", K: 3, MaxNew: 16, PromptLen: 66, PromptStep: 3, PrefixCache: true, Concurrency: 1}, Expect: []string{tokens},
 			arm: func(*arming) trial.Wiring {
 				return trial.Wiring{Interposer: &hooks{keys: func(seq *engine.Sequence, ids []int32) []int32 {
 					if len(seq.Output()) > 0 || len(ids) < kernels.PageTokens {
@@ -57,7 +57,7 @@ func cacheFaults() []Fault {
 		},
 		{
 			ID: "B20", Name: "another prompt's snapshot restored", Report: "sglang #24175; vllm #54360, #18668",
-			Setup:  trial.Setup{Drafter: "mtp", K: 3, MaxNew: 24, PromptLen: 68, PromptStep: 3, Repeat: true, PrefixCache: true, Concurrency: 1},
+			Setup:  trial.Setup{Drafter: "mtp", K: 3, MaxNew: 16, PromptLen: 68, PromptStep: 3, Repeat: true, PrefixCache: true, Concurrency: 1},
 			Expect: []string{tokens},
 			arm:    func(*arming) trial.Wiring { return otherSnapshot() },
 		},

@@ -221,7 +221,7 @@ func (w *bench) run(ctx context.Context, j job, name string, s trial.Setup, arm 
 	reqs := w.m.Requests(s, seed)
 	var plain map[string][]int32
 	var err error
-	if s.Known() {
+	if s.Drafter == trial.Known {
 		if plain, err = honest.Reference(ctx, w.lab, reqs); err != nil {
 			return outcome{}, fmt.Errorf("%s: %w", name, err)
 		}
@@ -239,7 +239,7 @@ func (w *bench) run(ctx context.Context, j job, name string, s trial.Setup, arm 
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", name, err)
 	}
-	reports, err := examine(ctx, "trial", res, w.lab)
+	reports, err := examine(ctx, res, w.lab)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", name, err)
 	}

@@ -22,9 +22,9 @@ func summing(sum func(s *acceptance.Stats, c *audit.Claim)) func(*arming) trial.
 // countFaults are B9 and B10: the engine does right and counts wrong, or emits
 // what stands behind the end.
 func countFaults() []Fault {
-	mtp := trial.Setup{Drafter: "mtp", K: 4, MaxNew: 32}
-	ngram := trial.Setup{Drafter: "ngram", K: 4, MaxNew: 48, PromptLen: 60}
-	stops := trial.Setup{Drafter: "mtp", K: 5, MaxNew: 40, Requests: 6, Stops: true}
+	mtp := trial.Setup{Drafter: "mtp", K: 4, MaxNew: 24, Requests: 3}
+	ngram := trial.Setup{Drafter: "ngram", K: 4, MaxNew: 40, PromptLen: 60, Requests: 3}
+	stops := trial.Setup{Drafter: "mtp", K: 5, MaxNew: 28, Requests: 4, Stops: true}
 	return []Fault{
 		{
 			ID: "B9", Name: "accept length without the bonus", Report: "vllm #17908", Setup: mtp, Expect: []string{counts},
@@ -161,7 +161,7 @@ func countFaults() []Fault {
 		},
 		{
 			ID: "B10", Name: "tokens over the limit are emitted", Report: "sglang #33758",
-			Setup: trial.Setup{Drafter: "mtp", K: 6, MaxNew: 23, Requests: 6}, Expect: []string{tokens, counts},
+			Setup: trial.Setup{Drafter: "mtp", K: 6, MaxNew: 23, Requests: 4}, Expect: []string{tokens, counts},
 			arm: overLimit,
 		},
 		{
@@ -190,7 +190,7 @@ func countFaults() []Fault {
 func rawMask() Fault {
 	return Fault{
 		ID: "B9", Name: "accepted counted behind the first rejection", Report: "vllm #2658, #10604",
-		Setup: trial.Setup{Drafter: "mtp", K: 5, MaxNew: 32}, Expect: []string{counts},
+		Setup: trial.Setup{Drafter: "mtp", K: 5, MaxNew: 24, Requests: 3}, Expect: []string{counts},
 		arm: func(*arming) trial.Wiring {
 			equal := map[int64]int{}
 			return trial.Wiring{Interposer: &hooks{

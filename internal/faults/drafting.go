@@ -14,7 +14,7 @@ func overDraft(o trial.Over) trial.Wiring {
 // draftFaults are B13, B23 and B27: the output is right, and the drafts are
 // worse than they could be.
 func draftFaults() []Fault {
-	setup := trial.Setup{Drafter: "mtp", K: 4, MaxNew: 32}
+	setup := trial.Setup{Drafter: "mtp", K: 4, MaxNew: 24, Requests: 3}
 	return []Fault{
 		{
 			ID: "B13", Name: "draft one position early", Report: "ik_llama.cpp #2296 (0.8 at 1K, 0.22 at 12K)",
@@ -23,7 +23,7 @@ func draftFaults() []Fault {
 		},
 		{
 			ID: "B13", Name: "draft one position late", Report: "ipex-llm #10141",
-			Setup: setup, Expect: []string{counts},
+			Setup: trial.Setup{Drafter: "mtp", K: 7, MaxNew: 36}, Expect: []string{counts},
 			arm: func(*arming) trial.Wiring { return overDraft(moved(1)) },
 		},
 		{

@@ -13,7 +13,7 @@ import (
 // forcing them leaves the output as it is without simulation.
 func known(k int, spec string) trial.Setup {
 	s := simulated(k, spec)
-	s.Drafter = "known"
+	s.Drafter = trial.Known
 	return s
 }
 

@@ -12,7 +12,7 @@ import (
 func Healthy(i int) trial.Setup {
 	r := rand.New(rand.NewPCG(uint64(i), 0x6865616c))
 	s := trial.Setup{
-		Requests: 2 + r.IntN(3), MaxNew: 16 + r.IntN(25), K: 1 + r.IntN(7),
+		Requests: 2 + r.IntN(2), MaxNew: 12 + r.IntN(21), K: 1 + r.IntN(7),
 		PromptLen: pick(r, 8, 24, 40, 58), PromptStep: 1 + r.IntN(5),
 	}
 	s.Drafter = [...]string{"mtp", "ngram", "mtp", "suffix", "mtp", ""}[i%6]
@@ -21,13 +21,20 @@ func Healthy(i int) trial.Setup {
 	case 1:
 		s.Rule = pick(r, "coupled", "rejection", "block")
 		s.Params = sample.Params{Temperature: 0.6 + 0.6*r.Float32(), TopK: pick(r, 0, 0, 40), TopP: pick[float32](r, 1, 0.9)}
+		if s.Drafter == "mtp" && r.IntN(2) == 0 {
+			s.Drafter = trial.SampledMTP
+		}
+	case 4:
+		if r.IntN(3) == 0 {
+			s.Params.Grammar = lettersOnly
+		}
 	case 2:
 		s.Params = sample.Params{RepetitionPenalty: 1.2, PresencePenalty: 0.3, FrequencyPenalty: 0.2 * r.Float32()}
 	case 3:
 		if s.Drafter != "" {
 			s.Simulation = pick(r, "length=1", "length=1.7", "length=2", "rates=0.8", "length=1.25")
 			if r.IntN(3) == 0 {
-				s.Drafter = "known"
+				s.Drafter = trial.Known
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func assemble(list []Fault, outcomes []outcome, healthy int) *Matrix {
 		flagged := false
 		for _, a := range audits {
 			switch r := o.reports[a.name]; r.Verdict {
-			case audit.Fail:
+			case audit.Fail, broken:
 				flagged = true
 				m.Alarms = append(m.Alarms, Alarm{Run: o.job.seed, Setup: Healthy(o.job.seed).String(), Audit: a.name, Evidence: r.Why})
 			case audit.NotCheckable:
@@ -72,6 +72,9 @@ func row(f Fault, index int, outcomes []outcome) Row {
 			r.AlsoBy = append(r.AlsoBy, a.name)
 		}
 	}
+	if r.Caught < r.Runs && r.Evidence == "" {
+		r.Evidence = silence(index, outcomes)
+	}
 	for _, by := range append(append([]string{}, f.Expect...), append(r.CaughtBy, r.AlsoBy...)...) {
 		if first[by] != "" {
 			r.Evidence = by + ": " + first[by]
@@ -79,6 +82,18 @@ func row(f Fault, index int, outcomes []outcome) Row {
 		}
 	}
 	return r
+}
+
+// silence says what an audit that ended in an error said.
+func silence(index int, outcomes []outcome) string {
+	for _, o := range outcomes {
+		for _, a := range audits {
+			if o.job.fault == index && o.reports[a.name] != nil && o.reports[a.name].Verdict == broken {
+				return a.name + " audit ended in an error: " + o.reports[a.name].Why
+			}
+		}
+	}
+	return ""
 }
 
 // evidence is the first finding of a report, with the record that it is about.

@@ -12,7 +12,7 @@ import (
 
 // simulated is the run of most simulation faults.
 func simulated(k int, spec string) trial.Setup {
-	return trial.Setup{Drafter: "mtp", K: k, Simulation: spec, Requests: 6, MaxNew: 32}
+	return trial.Setup{Drafter: "mtp", K: k, Simulation: spec, Requests: 4, MaxNew: 24}
 }
 
 // simulationFaults are B1 to B8 and B26: the forms in which simulated acceptance

@@ -12,8 +12,18 @@ import (
 
 // sampled is a run under the rejection rule.
 func sampled() trial.Setup {
-	return trial.Setup{Drafter: "mtp", K: 3, Rule: "rejection", MaxNew: 32, Params: sample.Params{Temperature: 1}}
+	return trial.Setup{Drafter: "mtp", K: 3, Rule: "rejection", MaxNew: 24, Requests: 3, Params: sample.Params{Temperature: 1}}
 }
+
+// drawn is a run whose drafts are drawn from the module's distribution.
+func drawn(temperature float32) trial.Setup {
+	s := sampled()
+	s.Drafter, s.Params.Temperature = trial.SampledMTP, temperature
+	return s
+}
+
+// lettersOnly is a grammar that the model leaves at every second token.
+const lettersOnly = `[a-z \n\t]*`
 
 // onVerdict wires a change of the decision.
 func onVerdict(f func(seq *engine.Sequence, v *engine.Verification, d engine.Verdict) engine.Verdict) func(*arming) trial.Wiring {
@@ -49,8 +59,36 @@ func ruleFaults() []Fault {
 			},
 		},
 		{
+			ID: "B15", Name: "sampled at a temperature, judged without it", Report: "DeepSpec #31; transformers #47932",
+			Setup: drawn(0.6), Expect: []string{tokens},
+			arm: func(a *arming) trial.Wiring {
+				return trial.Wiring{Interposer: &hooks{draft: func(_ *engine.Sequence, _ int, d engine.Draft) engine.Draft {
+					probs := make([][]float32, len(d.Probs))
+					for i, q := range d.Probs {
+						probs[i] = heated(q, float64(a.setup.Params.Temperature))
+					}
+					d.Probs = probs
+					return d
+				}}}
+			},
+		},
+		{
+			ID: "B15", Name: "judged with the distribution of the draft before", Report: "TensorRT-LLM #15098 (wrong logits slice)",
+			Setup: drawn(1), Expect: []string{tokens},
+			arm: func(*arming) trial.Wiring {
+				return trial.Wiring{Interposer: &hooks{draft: func(_ *engine.Sequence, _ int, d engine.Draft) engine.Draft {
+					for i := len(d.Probs) - 1; i > 0; i-- {
+						if d.Probs[i-1][d.Tokens[i]] > 0 {
+							d.Probs[i] = d.Probs[i-1]
+						}
+					}
+					return d
+				}}}
+			},
+		},
+		{
 			ID: "B16", Name: "penalties without the drafts before the row", Report: "sglang, one penalty vector for all draft positions; vllm #26586",
-			Setup:  trial.Setup{Drafter: "mtp", K: 4, MaxNew: 40, Params: sample.Params{RepetitionPenalty: 1.2, FrequencyPenalty: 0.6}},
+			Setup:  trial.Setup{Drafter: trial.Known, K: 7, MaxNew: 32, Requests: 3, Params: sample.Params{RepetitionPenalty: 1.2, FrequencyPenalty: 0.5}},
 			Expect: []string{tokens},
 			arm: func(*arming) trial.Wiring {
 				return withRule(true, func(_ engine.Verifier, v *engine.Verification) (engine.Verdict, error) {
@@ -60,7 +98,7 @@ func ruleFaults() []Fault {
 		},
 		{
 			ID: "B16", Name: "penalties skipped on drafts", Report: "lmdeploy #4551",
-			Setup:  trial.Setup{Drafter: "mtp", K: 4, MaxNew: 40, Params: sample.Params{RepetitionPenalty: 1.3, PresencePenalty: 0.5}},
+			Setup:  trial.Setup{Drafter: "mtp", K: 4, MaxNew: 32, Requests: 3, Params: sample.Params{RepetitionPenalty: 1.3, PresencePenalty: 0.5}},
 			Expect: []string{tokens},
 			arm: func(*arming) trial.Wiring {
 				return withRule(true, func(_ engine.Verifier, v *engine.Verification) (engine.Verdict, error) {
@@ -69,6 +107,21 @@ func ruleFaults() []Fault {
 							return v.Argmax[row], nil
 						}
 						return v.Sampler.Argmax(v.Logits(row), v.Draft.Tokens[:row])
+					})
+				})
+			},
+		},
+		{
+			ID: "B16", Name: "grammar mask on the first row only", Report: "vllm #36138 (open)",
+			Setup:  trial.Setup{Drafter: trial.Known, K: 4, MaxNew: 20, Requests: 3, Params: sample.Params{Grammar: lettersOnly}},
+			Expect: []string{tokens},
+			arm: func(*arming) trial.Wiring {
+				return withRule(true, func(_ engine.Verifier, v *engine.Verification) (engine.Verdict, error) {
+					return walked(v, func(row int) (int32, error) {
+						if row > 0 {
+							return v.Argmax[row], nil
+						}
+						return v.Sampler.Argmax(v.Logits(0), nil)
 					})
 				})
 			},
@@ -101,7 +154,7 @@ func ruleFaults() []Fault {
 		},
 		{
 			ID: "B22", Name: "one depth corrupt at one k", Report: "sglang #32038 (only 6 draft tokens were bad)",
-			Setup: trial.Setup{Drafter: "mtp", K: 6, MaxNew: 40}, Expect: []string{tokens},
+			Setup: trial.Setup{Drafter: "mtp", K: 6, MaxNew: 32, Requests: 3}, Expect: []string{tokens},
 			arm: func(*arming) trial.Wiring {
 				return trial.Wiring{Interposer: &hooks{span: func(_ *engine.Sequence, start int, ids []int32) (int, []int32) {
 					if len(ids) == 7 {
@@ -119,6 +172,20 @@ func ruleFaults() []Fault {
 				return withRule(true, func(_ engine.Verifier, v *engine.Verification) (engine.Verdict, error) {
 					return rejection(v, func(_ sample.Purpose, row int) float64 {
 						return v.Sampler.Stream(sample.Verify, v.Position, row).Uniform(0)
+					})
+				})
+			},
+		},
+		{
+			ID: "B24", Name: "drafts and acceptance share their noise", Report: "vllm #47386, #54282 (before the salt)",
+			Setup: drawn(1), Expect: []string{tokens},
+			arm: func(*arming) trial.Wiring {
+				return withRule(true, func(_ engine.Verifier, v *engine.Verification) (engine.Verdict, error) {
+					return rejection(v, func(p sample.Purpose, row int) float64 {
+						if p == sample.Verify {
+							p = sample.Draft
+						}
+						return v.Sampler.Stream(p, v.Position, row).Uniform(0)
 					})
 				})
 			},
@@ -203,8 +270,23 @@ func probability(row []float32, id int32) float64 {
 	return math.Exp(float64(row[id])-top) / sum
 }
 
-// rejection is speculative sampling with one-hot drafts, and noise as it is
-// given.
+// heated is a distribution that was sampled at a temperature, as it is without.
+func heated(q []float32, temperature float64) []float32 {
+	out, sum := make([]float32, len(q)), 0.0
+	for i, v := range q {
+		if v > 0 {
+			w := math.Pow(float64(v), temperature)
+			out[i] = float32(w)
+			sum += w
+		}
+	}
+	for i := range out {
+		out[i] = float32(float64(out[i]) / sum)
+	}
+	return out
+}
+
+// rejection is speculative sampling, with noise as it is given.
 func rejection(v *engine.Verification, noise func(p sample.Purpose, row int) float64) (engine.Verdict, error) {
 	var targets []int32
 	for row := 0; ; row++ {
@@ -213,17 +295,27 @@ func rejection(v *engine.Verification, noise func(p sample.Purpose, row int) flo
 			return engine.Verdict{}, err
 		}
 		k := len(v.Draft.Tokens)
+		rest := slices.Clone(p)
 		if row < k {
-			if noise(sample.Verify, row) < float64(p[v.Draft.Tokens[row]]) {
-				targets = append(targets, v.Draft.Tokens[row])
+			id, q := v.Draft.Tokens[row], float32(1)
+			if v.Draft.Probs != nil {
+				q = v.Draft.Probs[row][id]
+			}
+			if noise(sample.Verify, row)*float64(q) < float64(p[id]) {
+				targets = append(targets, id)
 				continue
 			}
-			p = slices.Clone(p)
-			p[v.Draft.Tokens[row]] = 0
+			if v.Draft.Probs == nil {
+				rest[id] = 0
+			} else {
+				for i, q := range v.Draft.Probs[row] {
+					rest[i] = max(0, rest[i]-q)
+				}
+			}
 		}
-		next := sample.Sample(p, noise(sample.Recovery, row))
-		if next < 0 { // the draft had all the mass
-			next = v.Draft.Tokens[row]
+		next := sample.Sample(rest, noise(sample.Recovery, row))
+		if next < 0 { // nothing is left over
+			next = sample.Sample(p, noise(sample.Recovery, row))
 		}
 		return decided(row, k, next, append(targets, next)), nil
 	}

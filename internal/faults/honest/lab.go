@@ -10,6 +10,7 @@ import (
 
 	"exacta.dev/exacta/acceptance/audit"
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/experiments"
 	"exacta.dev/exacta/internal/faults/trial"
 )
@@ -40,8 +41,8 @@ type lab struct {
 // remembers. It works on the machine: not while a run does.
 func Lab(m *trial.Machine, memo *Memo) (audit.Lab, func() error) {
 	l := experiments.NewLab(experiments.LabConfig{
-		Model: m.Model, Vocab: m.Entry.Vocab(), Context: trial.Context,
-		Drafter: func(r *audit.Request) (engine.Drafter, error) { return m.Drafter(r.Drafter, memo.continuation) },
+		Model: m.Model, Vocab: m.Entry.Vocab(), Context: trial.Context, Tokens: m.Tokens,
+		Drafter: func(r *audit.Request) (engine.Drafter, error) { return m.Drafter(r.Strategy, memo.continuation) },
 	})
 	return &lab{Lab: l, memo: memo}, l.Close
 }
@@ -136,10 +137,10 @@ var _ audit.Lab = (*lab)(nil)
 func (m *Memo) continuation(seq *engine.Sequence) []int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.plain[promptKey(seq.Request().Prompt, seq.Request().MaxNew)]
+	return m.plain[promptKey(seq.Request().Prompt, seq.Request().MaxNew, seq.Params())]
 }
 
-func promptKey(ids []int32, n int) string { return fmt.Sprint(n, ids) }
+func promptKey(ids []int32, n int, p sample.Params) string { return fmt.Sprint(n, p, ids) }
 
 func (m *Memo) run(key [32]byte) ([]*engine.Record, bool) {
 	m.mu.Lock()
@@ -159,7 +160,7 @@ func keyOf(kind string, r *audit.Request) [32]byte {
 	h := sha256.New()
 	fmt.Fprint(h, kind, r.Prompt, r.MaxNew, r.Params, r.Rule, r.Stop, r.IgnoreStop, r.Ended)
 	if kind == "again" {
-		fmt.Fprint(h, r.Drafter, r.K, r.Received)
+		fmt.Fprint(h, r.Strategy, r.K, r.Received)
 		for p := range r.Received {
 			_ = binary.Write(h, binary.LittleEndian, int32(r.StepLength(len(r.Prompt)-1+p, -1)))
 		}
@@ -187,7 +188,7 @@ func Reference(ctx context.Context, l audit.Lab, reqs []*audit.Request) (map[str
 		l.memo.mu.Lock()
 		defer l.memo.mu.Unlock()
 		for _, r := range reqs {
-			l.memo.plain[promptKey(r.Prompt, r.MaxNew)] = out[r.ID]
+			l.memo.plain[promptKey(r.Prompt, r.MaxNew, r.Params)] = out[r.ID]
 		}
 	}
 	return out, err

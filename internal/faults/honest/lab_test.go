@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		}
 		t.Logf("%v: reference %v, run %v, again %v; %d records, preempted %d cached %d %+v", s, ref, ran, time.Since(start), len(res.Records), pre, cached, res.Claim)
 		for i, q := range res.Requests {
-			if s.Simulation == "" || s.Known() {
+			if s.Simulation == "" || s.Drafter == trial.Known {
 				if !s.Stops {
 					require.Equal(t, plain[q.ID], q.Received, "request %d", i)
 				}

@@ -73,14 +73,9 @@ func (o Over) committed(d engine.Drafter, s *engine.Step) error {
 	return o.Committed(d, s)
 }
 
-// knownName is the strategy of a drafter that lets MTP do its work and proposes
-// in the place of its drafts what plain decoding will say.
-const knownName = "known"
-
-// knowing makes a drafter of that strategy. plain returns the continuation of a
-// sequence's prompt.
+// knowing makes the drafter of Known out of that of mtp.
 func knowing(d engine.Drafter, plain func(seq *engine.Sequence) []int32) engine.Drafter {
-	return Wrap(d, Over{Name: knownName, Propose: func(inner engine.Drafter, q kernels.Queue, asks []*engine.Ask) error {
+	return Wrap(d, Over{Name: Known, Propose: func(inner engine.Drafter, q kernels.Queue, asks []*engine.Ask) error {
 		if err := inner.Propose(q, asks); err != nil {
 			return err
 		}

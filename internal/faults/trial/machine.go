@@ -6,6 +6,7 @@ import (
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/kernels"
@@ -21,7 +22,9 @@ type Machine struct {
 	Entry   *registry.Entry
 	Backend kernels.Backend
 	Model   *model.Model
-	pool    [][]int32 // prompts
+	// Tokens are the bytes of the tokens, for grammars.
+	Tokens *grammar.Vocabulary
+	pool   [][]int32 // prompts
 }
 
 // Open loads a model by the name that the registry knows.
@@ -51,6 +54,7 @@ func Open(name string) (m *Machine, err error) {
 	if len(m.pool) < 8 {
 		return m, fmt.Errorf("model %s brings %d prompts of %d tokens; trials need 8", name, len(m.pool), minPrompt)
 	}
+	m.Tokens = vocabulary(m.Entry)
 	be, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		return m, err
@@ -75,19 +79,42 @@ func (m *Machine) Close() error {
 // minPrompt is the length of the shortest prompt that trials cut theirs from.
 const minPrompt = 64
 
-// Drafter makes the drafter of a strategy. plain is for the one that knows what
-// plain decoding says; nil where nothing is known.
+// vocabulary returns the bytes of an entry's tokens, special ones without any.
+func vocabulary(e *registry.Entry) *grammar.Vocabulary {
+	text := make([][]byte, e.Vocab())
+	for id := range text {
+		if t := e.Tokenizer; t.Known(int32(id)) && !t.IsSpecial(int32(id)) {
+			text[id] = t.TokenBytes(int32(id))
+		}
+	}
+	return grammar.NewVocabulary(text, e.Source.Config().EOS)
+}
+
+// Strategies that are not the name of a drafter.
+const (
+	// SampledMTP is mtp that draws its drafts.
+	SampledMTP = "mtp sampled"
+	// Known lets mtp do its work and proposes in the place of its drafts what
+	// plain decoding will say.
+	Known = "known"
+)
+
+// Drafter makes the drafter of a strategy: a name of package draft, SampledMTP or
+// Known. plain gives the continuation of a sequence's prompt, for Known.
 func (m *Machine) Drafter(name string, plain func(*engine.Sequence) []int32) (engine.Drafter, error) {
 	base := name
-	if name == knownName {
+	if name == SampledMTP || name == Known {
 		base = "mtp"
 	}
 	st, err := draft.New(base)
 	if err != nil {
 		return nil, err
 	}
+	if c, ok := st.(*draft.MTP); ok {
+		c.Sample = name == SampledMTP
+	}
 	d, err := st.Provision(draft.Env{Backend: m.Backend, Model: m.Model, Vocab: m.Entry.Vocab()})
-	if err == nil && name == knownName {
+	if err == nil && name == Known {
 		d = knowing(d, plain)
 	}
 	return d, err

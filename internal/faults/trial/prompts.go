@@ -17,10 +17,10 @@ func (m *Machine) Requests(s Setup, seed uint64) []*audit.Request {
 	var out []*audit.Request
 	for i := range s.Requests {
 		q := &audit.Request{
-			ID: fmt.Sprintf("trial.r0/q%d", i), MaxNew: s.MaxNew, Params: s.Params, Drafter: s.Drafter, K: s.K, Rule: s.Rule,
+			ID: fmt.Sprintf("trial.r0/q%d", i), MaxNew: s.MaxNew, Params: s.Params, Drafter: s.name(), K: s.K, Rule: s.Rule,
 			Strategy: s.Drafter, Simulation: s.Simulation, IgnoreStop: !s.Stops,
 		}
-		if q.Drafter == "" {
+		if s.Drafter == "" {
 			q.Drafter, q.Strategy = "none", "none"
 		}
 		q.Prompt = m.prompt(s, order[i%len(order)], i)

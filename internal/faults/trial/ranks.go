@@ -19,7 +19,7 @@ func (m *Machine) ranked(p *play, w Wiring) error {
 		if w.Ranked != nil {
 			own = w.Ranked(be.Rank())
 		}
-		mine := &Machine{Entry: m.Entry, Backend: be, pool: m.pool}
+		mine := &Machine{Entry: m.Entry, Backend: be, Tokens: m.Tokens, pool: m.pool}
 		var err error
 		if mine.Model, err = model.Load(be, m.Entry.Source, model.Options{MaxTokens: Context, MTP: true}); err == nil {
 			err = p.on(mine, be, own)

@@ -166,14 +166,14 @@ func (m *Machine) engine(s Setup, known map[string][]int32, w Wiring, rec engine
 		if w.Drafter != nil {
 			d = w.Drafter(d)
 		}
-		drafters[s.Drafter] = d
+		drafters[s.name()] = d
 	}
 	rule, err := verify.New(s.Rule)
 	if err != nil {
 		return nil, err
 	}
 	cfg := engine.Config{
-		MaxTokens: Context, MaxSequences: s.Concurrency, MaxDraft: max(1, s.K), Vocab: m.Entry.Vocab(),
+		MaxTokens: Context, MaxSequences: s.Concurrency, MaxDraft: max(1, s.K), Vocab: m.Entry.Vocab(), Tokens: m.Tokens,
 		Chunk: s.Chunk, BatchTokens: s.BatchTokens, PrefixCache: s.PrefixCache, Interposer: w.Interposer,
 		Ranks: group, Drift: group != nil,
 	}
@@ -199,7 +199,7 @@ func (m *Machine) submit(e *engine.Engine, s Setup, q *audit.Request, w Wiring) 
 		}
 	}
 	r := engine.Request{
-		ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: q.Params, Drafter: s.Drafter, K: q.K, Rule: rule,
+		ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: q.Params, Drafter: s.name(), K: q.K, Rule: rule,
 		Stop: q.Stop, IgnoreStop: q.IgnoreStop,
 	}
 	if w.Submit != nil {

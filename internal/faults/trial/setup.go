@@ -9,8 +9,7 @@ import (
 // Setup says what a run needs. The zero value of a field takes the default in
 // its comment.
 type Setup struct {
-	// Drafter is a strategy of package draft, or "known": the continuation
-	// that plain decoding gives, behind the work of "mtp". "" decodes plainly.
+	// Drafter is a strategy that Machine.Drafter knows. "" decodes plainly.
 	Drafter string
 	K       int
 	Rule    string // default "greedy"
@@ -40,8 +39,13 @@ type Setup struct {
 	Simulation string
 }
 
-// Known says whether the drafter needs to know what plain decoding gives.
-func (s Setup) Known() bool { return s.Drafter == knownName }
+// name is what records call the drafter.
+func (s Setup) name() string {
+	if s.Drafter == SampledMTP {
+		return "mtp"
+	}
+	return s.Drafter
+}
 
 // filled returns the setup with its defaults.
 func (s Setup) filled() Setup {
@@ -83,6 +87,7 @@ func (s Setup) String() string {
 		text string
 	}{
 		{!s.Params.Greedy(), fmt.Sprintf("temperature %v", s.Params.Temperature)},
+		{s.Params.Grammar != "", "grammar"},
 		{s.Params.RepetitionPenalty > 1 || s.Params.PresencePenalty != 0 || s.Params.FrequencyPenalty != 0, "penalties"},
 		{s.Stops, "stops"}, {s.PrefixCache, "prefix cache"}, {s.TightPages, "tight pages"},
 		{s.Ranks > 1, fmt.Sprintf("%d ranks", s.Ranks)},
