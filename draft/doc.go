@@ -20,6 +20,10 @@
 // (sample.Sampler.ProcessTo, into memory of its own) and drawn with noise of
 // purpose sample.Draft; the rejection rule needs the very distribution that a
 // token was drawn from. A drafter that guesses without chance leaves Probs nil.
+// Where the sequence's rule says that it draws with the target's noise by position
+// (TargetNoise, of the coupled rule), a drafter may draw with the same
+// (sample.Params.Coupled), and is then right more often; it leaves Probs nil too.
+// mtp_sample.go does both.
 //
 // A drafter that keeps caches on the device implements engine.DeviceDrafter (see
 // mtp.go). example_test.go is a complete strategy in a few lines; package

@@ -11,6 +11,12 @@
 // with the plain run of one sequence: the column "exact" says yes only if every
 // token and every committed row agrees bit for bit.
 //
+// A strategy with simulate (Simulate) has its accept lengths drawn instead of
+// decided. Only speeds can be read from a run with such a strategy, so nothing in
+// it is called exact: not the simulated points, and not those beside them, since
+// one table with both would be read as one claim. A difference that is found at
+// a point that is not simulated is told all the same, and fails the run.
+//
 // A run directory holds the configuration as it was run, provenance, records,
 // outputs and summary.json, and can be audited and analysed later.
 package experiments

@@ -114,7 +114,7 @@ func (s *Summary) Table(out io.Writer) error {
 	for _, r := range s.Runs {
 		name := r.Drafter
 		if r.Simulated {
-			name += " (simulated)"
+			name = strings.TrimSpace(name + " (simulated) " + r.Simulation)
 		}
 		by := make([]string, len(r.AcceptanceByPosition))
 		for i, a := range r.AcceptanceByPosition {

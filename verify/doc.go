@@ -33,8 +33,8 @@
 // # One row, one history
 //
 // Every row is processed as plain decoding would process it: penalties see the
-// prompt, the output, and the drafts before the row; then temperature, top-k,
-// top-p, min-p. The draft's q must have been made by the same processing of the
+// prompt, the output, and the drafts before the row, and a grammar is where those
+// tokens have brought it; then temperature, top-k, top-p, min-p. The draft's q must have been made by the same processing of the
 // drafter's logits (engine.Draft), or be nil for a draft that was not drawn at
 // random. A nil q is one-hot: such a draft stands with probability p(x), which
 // keeps the distribution whatever the drafter does.
@@ -58,6 +58,19 @@
 // two of them biases the output, although each token alone looks right; a test
 // with the real streams, over several consecutive steps, holds that down, and
 // shows that it would notice.
+//
+// # Simulated acceptance
+//
+// [Simulate] puts a draw in the place of a rule's decision, so that engines can
+// be compared at the same accept length. Nothing else changes: the same drafts
+// are made, the same rows computed, the same rule run, and what it decided is
+// kept beside what was forced (engine.Simulation). The tokens that come out are
+// the drafts themselves and then the target's own choice at the place that was
+// forced, with the noise of a step that starts there, so that length=1 gives
+// plain decoding's tokens. The draw is one number of stream sample.Simulate for
+// each sequence and step; [SimulatedAccepted] recomputes it from a record. A
+// value that can't be honoured is an error and never clamped. Exact is false for
+// every simulated rule, and the engine stamps its records.
 //
 // # Writing a rule
 //

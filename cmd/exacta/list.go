@@ -54,10 +54,15 @@ func newDraftersCommand(o *options) *cobra.Command {
 }
 
 func newRulesCommand(o *options) *cobra.Command {
-	return listCommand(o, "rules", "list the acceptance rules", func() (out []entry) {
+	cmd := listCommand(o, "rules", "list the acceptance rules", func() (out []entry) {
 		for _, r := range verify.List() {
 			out = append(out, entry{r.Name, r.Summary})
 		}
 		return out
 	})
+	cmd.Long = `rules lists what decides how many drafts of a step stand. Each can be simulated
+(generate --simulate, strategies[].simulate in a configuration): the rule still runs,
+and its outcome is then replaced by a drawn one, to measure speed at a given accept
+length. Nothing about the output of a simulated rule is promised.`
+	return cmd
 }
