@@ -63,6 +63,8 @@ func TestGroupKeys(t *testing.T) {
 	forced.Simulated = true
 	pooled.Add(forced)
 	require.EqualError(t, pooled.Mixed(), "p.c1: acceptance was simulated in 1 of 5 verifications with drafts; simulated and real acceptance are never put into one figure")
+	forced.Simulation = "length=2"
+	require.Equal(t, "simulated/mtp/greedy/k4/length=2", ByStrategy(forced))
 	// A step without drafts is decided by no simulation, stamped or not.
 	only := NewGroup(ByPooledPoint)
 	only.Add(forced)

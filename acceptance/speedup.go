@@ -50,12 +50,13 @@ type Speedup struct {
 
 // Speedups computes the speed-ups of the points of a Group by ByPooledPoint, each
 // against plain decoding at the same concurrency: the plain point of its own
-// rule, or else the first. Plain and reference points have no line.
+// rule, or else the first. Plain points, and those whose names give no concurrency
+// (references among them), have no line.
 func Speedups(g *Group) []Speedup {
 	out := []Speedup{}
 	for _, name := range g.Order {
 		p := ParsePoint(name)
-		if p.Plain || p.Reference || p.Concurrency == 0 {
+		if p.Plain || p.Concurrency == 0 {
 			continue
 		}
 		plain := plainOf(g, p)

@@ -56,6 +56,10 @@ func TestWilsonSolvesScoreEquation(t *testing.T) {
 		}
 	}
 	require.Equal(t, Share{High: 1}, NewShare(0, 0, 1, 1.96))
+	for n := range int64(2000) { // not by a rounding error either
+		require.Zero(t, NewShare(0, n, 1, Quantile(0.95)).Low)
+		require.Equal(t, 1.0, NewShare(n, n, 1, Quantile(0.95)).High)
+	}
 }
 
 // The interval holds the true share about as often as it says, by the exact
