@@ -119,6 +119,13 @@ func (a *countsAudit) sum(co *course) {
 		return
 	}
 	k := a.b.check(checkSum)
+	if a.c.CutShort && len(co.tokens) < len(req.Received) {
+		// The last records are not on disk.
+		if !k.holds(slices.Equal(co.tokens, req.Received[:len(co.tokens)])) {
+			k.blameRequest(co.id, "request %s: the records emitted other tokens than the client received, from output %d on", co.id, apart(co.tokens, req.Received))
+		}
+		return
+	}
 	if req.Ended && len(co.tokens) == len(req.Received) || !req.Ended && len(co.tokens) >= len(req.Received) {
 		if !k.holds(slices.Equal(co.tokens[:len(req.Received)], req.Received)) {
 			k.blameRequest(co.id, "request %s: the records emitted other tokens than the client received, from output %d on", co.id, apart(co.tokens, req.Received))
@@ -138,7 +145,7 @@ func (a *countsAudit) absent(w *walk) {
 			k.holds(true)
 			continue
 		}
-		if !k.holds(a.c.CutShort && !a.c.Requests[id].Ended) {
+		if !k.holds(a.c.CutShort) {
 			k.blameRequest(id, "request %s has no record", id)
 		}
 	}

@@ -112,7 +112,7 @@ func (a *tokensAudit) replay(co *course) error {
 		return err
 	}
 	n := len(t.tokens)
-	if !co.req.Ended {
+	if !co.req.Ended || a.c.CutShort {
 		n = min(n, len(co.tokens))
 	}
 	k := a.b.check(checkPlain)

@@ -120,13 +120,22 @@ func outputsOf(t *testing.T, dir string) string {
 func TestAudit(t *testing.T) {
 	dir, _ := tinyRun()
 	v := object(t, "audit", dir, "--only", "tokens")
-	require.Equal(t, []string{"tokens"}, keys(v))
+	require.Equal(t, []string{"run", "tokens", "verdict"}, keys(v))
 	a := v["tokens"].(map[string]any)
-	require.Equal(t, []string{"divergences", "requests", "run", "skipped", "tokens", "unfinished", "verdict"}, keys(a))
+	require.Equal(t, []string{"audit", "blind", "checks", "findings", "run", "verdict"}, keys(a))
 	require.Equal(t, "pass", a["verdict"])
-	require.Equal(t, 8.0, a["requests"])
-	require.Equal(t, 64.0, a["tokens"])
-	require.Equal(t, "tokens: pass (run run: 8 requests, 64 tokens and logits rows compared with plain decoding, 0 requests skipped, 0 cut short by the end of the run)\n", fine(t, "audit", dir))
+	v = object(t, "audit", dir)
+	require.Equal(t, []string{"counts", "run", "tokens", "verdict", "work"}, keys(v))
+	require.Equal(t, "pass", v["verdict"])
+	require.Contains(t, keys(v["counts"].(map[string]any)), "figures")
+	out := fine(t, "audit", dir)
+	for _, line := range []string{
+		"tokens: pass (run run)\n", "  ok   token under teacher forcing: 64\n", "  ok   logits hash under teacher forcing: 64\n",
+		"  ok   token and logits hash under plain replay: 8\n", "counts: pass (run run)\n", "work: pass (run run)\n",
+	} {
+		require.Contains(t, out, line)
+	}
+	require.NotContains(t, fine(t, "audit", dir, "--only", "counts", "--replay", "forced"), "tokens: pass")
 }
 
 // rewrite passes the records of a run through change, which says whether a record
@@ -199,11 +208,11 @@ func TestAuditFails(t *testing.T) {
 			text := outputsOf(t, dir)
 			at := strings.LastIndex(text, "]")
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "outputs.jsonl"), []byte(text[:at]+",1"+text[at:]), 0o644))
-		}, "outputs.jsonl has other tokens for request 1-mtp.k2.greedy.c1.r0/code-01"},
+		}, "the client received 9 tokens, the records emitted 8"},
 		"an output less": {func(dir string) {
 			lines := strings.SplitAfter(strings.TrimSpace(outputsOf(t, dir)), "\n")
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "outputs.jsonl"), []byte(strings.Join(lines[:len(lines)-1], "")), 0o644))
-		}, "outputs.jsonl has 7 requests, the records have 8"},
+		}, "the records emitted 8 tokens, and the client received nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyRun(t)
@@ -250,7 +259,7 @@ func TestAuditOfKilledRun(t *testing.T) {
 	rewrite(t, dir, func(i int, _ *engine.Record) bool { return !isLast(i) })
 	a := object(t, "audit", dir)["tokens"].(map[string]any)
 	require.Equal(t, "pass", a["verdict"])
-	require.Equal(t, 1.0, a["unfinished"])
+	require.Contains(t, a["notes"], "1 requests were cut short by the end of the run, and compared as far as their records go")
 
 	rewrite(t, dir, func(i int, r *engine.Record) bool {
 		if isLast(i) {
@@ -277,7 +286,12 @@ func TestRunSampling(t *testing.T) {
 	require.Equal(t, []any{true, nil, true}, exact)
 	a := object(t, "audit", dir)["tokens"].(map[string]any)
 	require.Equal(t, "pass", a["verdict"])
-	require.Positive(t, a["skipped"])
+	names := ""
+	for _, c := range a["checks"].([]any) {
+		names += c.(map[string]any)["name"].(string) + "\n"
+	}
+	require.Contains(t, names, "drafts, decisions and logits repeat when the request runs alone")
+	require.Contains(t, names, "sampled tokens fill the target's distribution evenly")
 }
 
 // Each output line says what the table is about.
