@@ -1,6 +1,10 @@
 package engine
 
-import "exacta.dev/exacta/engine/sample"
+import (
+	"slices"
+
+	"exacta.dev/exacta/engine/sample"
+)
 
 // Finish says why a sequence ended.
 type Finish string
@@ -104,3 +108,9 @@ func (s *Sequence) Finish() Finish { return s.finish }
 
 // Err returns the error that ended the sequence, if one did.
 func (s *Sequence) Err() error { return s.err }
+
+// NewSequence returns a sequence that no engine runs, for tests of drafters, rules
+// and policies.
+func NewSequence(id int64, req Request) *Sequence {
+	return &Sequence{id: id, req: req, slot: -1, tokens: slices.Clone(req.Prompt), sampler: sample.New(req.Params, req.Prompt)}
+}
