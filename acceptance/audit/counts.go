@@ -38,7 +38,7 @@ func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error
 		a.b.check(name)
 	}
 	a.steps.done = a.step
-	w := walk{c: c, keep: c.Lab != nil}
+	w := walk{c: c, keep: c.Lab != nil, late: a.late}
 	if err := w.run(ctx, a.record, a.end); err != nil {
 		return nil, err
 	}
@@ -135,6 +135,13 @@ func (a *countsAudit) sum(co *course) {
 	k.holds(false)
 	k.blameRequest(co.id, "request %s: the records emitted %d tokens, the client received %d (%+.1f %%)",
 		co.id, len(co.tokens), len(req.Received), 100*(float64(len(co.tokens))/float64(len(req.Received))-1))
+}
+
+// late takes tokens that the records emit after the client's last.
+func (a *countsAudit) late(co *course, r *engine.Record) {
+	if k := a.b.check(checkSum); !k.holds(false) {
+		k.blame(r, "request %s: the client received %d tokens, the records emit %v after them", co.id, len(co.req.Received), r.EmittedIDs)
+	}
 }
 
 // absent looks for requests without records.

@@ -19,6 +19,7 @@ import (
 	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/experiments"
 	"exacta.dev/exacta/kernels/cpu"
+	"exacta.dev/exacta/kernels/ref"
 	"exacta.dev/exacta/verify"
 )
 
@@ -54,7 +55,7 @@ var loaded = sync.OnceValues(func() (*world, error) {
 		ids := entry.Tokenizer.Encode(t.Text, true)
 		w.prompts = append(w.prompts, ids[:min(len(ids), 48)])
 	}
-	w.lab = experiments.NewLab(experiments.LabConfig{Model: m, Vocab: entry.Vocab(), Context: context_, Drafter: w.drafter})
+	w.lab = experiments.NewLab(experiments.LabConfig{Model: m, Vocab: entry.Vocab(), Context: context_, Drafter: w.drafter, Oracle: w.oracle})
 	return w, nil
 })
 
@@ -73,6 +74,13 @@ func (w *world) drafter(r *audit.Request) (engine.Drafter, error) {
 	return s.Provision(draft.Env{Backend: w.m.Backend(), Model: w.m, Vocab: w.entry.Vocab()})
 }
 
+// oracle opens the model in float64.
+func (w *world) oracle() (*model.Model, func() error, error) {
+	be := ref.New()
+	m, err := model.Load(be, w.entry.Source, model.Options{MaxTokens: context_})
+	return m, be.Close, err
+}
+
 // setup says what a test runs.
 type setup struct {
 	drafter  string
@@ -83,6 +91,7 @@ type setup struct {
 	params   sample.Params
 	engine   engine.Config
 	simulate string
+	endless  bool // stop tokens do not end the output
 }
 
 // running is a case with its records, which a test may change.
@@ -128,27 +137,32 @@ func (w *world) run(t testing.TB, s setup) *running {
 		p.Seed += uint64(i) * 7919
 		q := engine.Request{
 			ID: fmt.Sprintf("q%d", i), Prompt: w.prompts[i%len(w.prompts)], MaxNew: s.maxNew, Params: p,
-			Drafter: name, K: s.k, Stop: w.entry.Source.Config().EOS,
+			Drafter: name, K: s.k, Stop: w.entry.Source.Config().EOS, IgnoreStop: s.endless,
 		}
 		out.Requests[q.ID] = &audit.Request{
 			ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: p, Strategy: s.drafter, Drafter: s.drafter, K: s.k, Rule: s.rule, Stop: q.Stop,
-			Simulation: s.simulate,
+			Simulation: s.simulate, IgnoreStop: s.endless,
 		}
 		_, err := e.Submit(q)
 		require.NoError(t, err)
 	}
 	require.NoError(t, e.Run(nil))
 	require.NoError(t, e.Close())
-	out.Records = func() iter.Seq2[*engine.Record, error] {
+	out.stream()
+	return out
+}
+
+// stream makes the case stream the records as they are then.
+func (c *running) stream() {
+	c.Records = func() iter.Seq2[*engine.Record, error] {
 		return func(yield func(*engine.Record, error) bool) {
-			for _, r := range out.records {
+			for _, r := range c.records {
 				if !yield(r, nil) {
 					return
 				}
 			}
 		}
 	}
-	return out
 }
 
 // audits are the three audits by name.

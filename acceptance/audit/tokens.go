@@ -59,7 +59,7 @@ func Tokens(ctx context.Context, c *Case, progress func(string)) (*Report, error
 			a.b.check(name).skip(c.NoLab)
 		}
 	}
-	w := walk{c: c, keep: c.Lab != nil}
+	w := walk{c: c, keep: c.Lab != nil, late: a.late}
 	if err := w.run(ctx, nil, a.request); err != nil {
 		return nil, err
 	}
@@ -132,6 +132,13 @@ func (a *tokensAudit) received(co *course) {
 	if k := a.b.check(checkReceived); !k.holds(ok) {
 		k.blameRequest(co.id, "request %s: the client received %d tokens, the records emitted %d; they part at output %d",
 			co.id, len(want), len(co.tokens), apart(want, co.tokens))
+	}
+}
+
+// late takes tokens that the records emit after the client's last.
+func (a *tokensAudit) late(co *course, r *engine.Record) {
+	if k := a.b.check(checkReceived); !k.holds(false) {
+		k.blame(r, "request %s: the client received %d tokens, the records emit %v after them", co.id, len(co.req.Received), r.EmittedIDs)
 	}
 }
 

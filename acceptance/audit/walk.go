@@ -21,6 +21,8 @@ func (p Progress) say(text string) {
 type walk struct {
 	c    *Case
 	keep bool // the records of open requests
+	// late is told of tokens that are emitted after a request's last.
+	late func(co *course, r *engine.Record)
 	open map[string]*course
 	done map[string]bool
 	// order lists the open requests by first appearance.
@@ -74,6 +76,9 @@ func (w *walk) run(ctx context.Context, seen func(*course, *engine.Record) error
 			co = &course{id: r.Request, req: w.c.Requests[r.Request], rule: r.Rule, keep: w.keep}
 			w.open[r.Request] = co
 			w.order = append(w.order, r.Request)
+		}
+		if w.done[co.id] && len(r.EmittedIDs) > 0 {
+			w.late(co, r)
 		}
 		co.take(r)
 		if seen != nil {

@@ -68,7 +68,7 @@ func Work(ctx context.Context, c *Case, progress func(string)) (*Report, error) 
 		}
 	}
 	a.steps.done = a.step
-	w := walk{c: c, keep: c.Lab != nil}
+	w := walk{c: c, keep: c.Lab != nil, late: func(*course, *engine.Record) {}}
 	if err := w.run(ctx, a.record, a.end); err != nil {
 		return nil, err
 	}
