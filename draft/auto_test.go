@@ -137,14 +137,15 @@ func TestAutoNoticesAChange(t *testing.T) {
 }
 
 func TestLengthValidate(t *testing.T) {
-	for _, good := range []Length{{}, {Auto: true}, {ByBatch: [][2]int{{1, 4}, {8, 0}}}} {
+	for _, good := range []Length{{}, {Auto: true}, {ByBatch: [][]int{{1, 4}, {8, 0}}}} {
 		require.NoError(t, good.Validate())
 	}
 	for want, bad := range map[string]Length{
-		"auto and by_batch":        {Auto: true, ByBatch: [][2]int{{1, 2}}},
-		"by_batch[1] is from 1":    {ByBatch: [][2]int{{1, 4}, {1, 3}}},
-		"by_batch[0] is from 0":    {ByBatch: [][2]int{{0, 4}}},
-		"by_batch[0] has k -1; it": {ByBatch: [][2]int{{1, -1}}},
+		"auto and by_batch":         {Auto: true, ByBatch: [][]int{{1, 2}}},
+		"by_batch[1] is from 1":     {ByBatch: [][]int{{1, 4}, {1, 3}}},
+		"by_batch[0] is from 0":     {ByBatch: [][]int{{0, 4}}},
+		"by_batch[0] has 1 numbers": {ByBatch: [][]int{{1}}},
+		"by_batch[0] has k -1; it":  {ByBatch: [][]int{{1, -1}}},
 	} {
 		require.ErrorContains(t, bad.Validate(), want)
 	}
@@ -153,7 +154,7 @@ func TestLengthValidate(t *testing.T) {
 	for i := range asks {
 		asks[i].Most = 5
 	}
-	l := Length{ByBatch: [][2]int{{2, 3}, {8, 1}}}
+	l := Length{ByBatch: [][]int{{2, 3}, {8, 1}}}
 	for n, want := range map[int]int{1: 5, 2: 3, 7: 3, 8: 1, 9: 1} {
 		l.New().Choose(asks[:n])
 		require.Equal(t, want, asks[0].K, "%d sequences", n)

@@ -14,7 +14,7 @@ type Length struct {
 	Auto bool `yaml:"auto" json:"auto,omitempty"`
 	// ByBatch gives k by the number of sequences that decode: pairs
 	// [from, k], from rising; below the first from it is the k asked for.
-	ByBatch [][2]int `yaml:"by_batch" json:"by_batch,omitempty"`
+	ByBatch [][]int `yaml:"by_batch" json:"by_batch,omitempty"`
 }
 
 // Validate names the setting that is wrong.
@@ -24,6 +24,8 @@ func (l *Length) Validate() error {
 	}
 	for i, p := range l.ByBatch {
 		switch {
+		case len(p) != 2:
+			return fmt.Errorf("by_batch[%d] has %d numbers; it is [sequences, k]", i, len(p))
 		case p[0] < 1 || i > 0 && p[0] <= l.ByBatch[i-1][0]:
 			return fmt.Errorf("by_batch[%d] is from %d sequences on; the numbers rise from 1", i, p[0])
 		case p[1] < 0:
@@ -44,7 +46,7 @@ func (l *Length) New() engine.Lengths {
 	return nil
 }
 
-// String names the policy as tables do.
+// String names the policy, "" for a fixed length.
 func (l *Length) String() string {
 	switch {
 	case l.Auto:
@@ -52,11 +54,11 @@ func (l *Length) String() string {
 	case len(l.ByBatch) > 0:
 		return "by_batch"
 	}
-	return "fixed"
+	return ""
 }
 
 // byBatch is a table by number of sequences.
-type byBatch [][2]int
+type byBatch [][]int
 
 // Choose implements engine.Lengths.
 func (b byBatch) Choose(asks []engine.LengthAsk) {

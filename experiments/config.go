@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/verify"
 )
@@ -98,6 +99,9 @@ type Strategy struct {
 	Drafter string `yaml:"drafter" json:"drafter"`
 	// K lists the numbers of drafts per step.
 	K []int `yaml:"k" json:"k"`
+	// Length says how many drafts a step gets, of the k asked for: all of
+	// them unless it says otherwise. See draft.Length.
+	Length draft.Length `yaml:"length,omitempty" json:"length,omitzero"`
 	// Rule overrides the experiment's rule.
 	Rule string `yaml:"rule" json:"rule"`
 	// Config are the strategy's own settings.

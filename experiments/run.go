@@ -27,7 +27,12 @@ type RunOptions struct {
 	Version string
 	// Progress is told what is being done; may be nil.
 	Progress func(text string)
+	// Warn is told what drafters report and the run survives; may be nil.
+	Warn func(text string)
 }
+
+// mostWarnings bounds those that are kept.
+const mostWarnings = 100
 
 // reference is the point that all outputs are compared with: plain decoding of
 // one sequence. It also warms the machine up and is not timed.
@@ -74,6 +79,15 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 	if err != nil {
 		return nil, err
 	}
+	var warnings []string
+	s.warn = func(text string) {
+		if len(warnings) < mostWarnings && !slices.Contains(warnings, text) {
+			warnings = append(warnings, text)
+			if o.Warn != nil {
+				o.Warn(text)
+			}
+		}
+	}
 	r := &runner{session: s, progress: o.Progress, refs: map[string]*acceptance.Trace{}, points: cfg.points()}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if r.dir, err = makeDir(o.Dir, cfg.Name); err != nil {
@@ -89,7 +103,7 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 		return nil, runErr
 	}
 	sum.Interrupted = runErr != nil
-	sum.Runs = r.table()
+	sum.Runs, sum.Warnings = r.table(), warnings
 	return sum, errors.Join(runErr, sum.write(r.dir))
 }
 
@@ -280,7 +294,7 @@ func (r *runner) table() []PointResult {
 		for n := range st.seconds {
 			speed = append(speed, float64(st.tokens[n])/st.seconds[n])
 			if n < len(plain.seconds) {
-				ratio = append(ratio, speed[n]*plain.seconds[n]/float64(plain.tokens[n]))
+				ratio = append(ratio, speed[n]/(float64(plain.tokens[n])/plain.seconds[n]))
 				if plain.decode[n] > 0 { // 0 where no step was without prefill
 					decode = append(decode, st.decode[n]/plain.decode[n])
 					if p.Concurrency == 1 && plain.freshTokS[n] > 0 {

@@ -20,6 +20,7 @@ type session struct {
 	be      kernels.Backend
 	m       *model.Model
 	prompts []Prompt
+	warn    func(text string)   // of drafters; may be nil
 	tokens  *grammar.Vocabulary // made when a grammar needs it
 }
 
@@ -95,7 +96,7 @@ func (c *Config) points() []Point {
 				ks = []int{0}
 			}
 			for _, k := range ks {
-				p := Point{Strategy: i, Drafter: s.Drafter, K: k, Rule: rule, Concurrency: n}
+				p := Point{Strategy: i, Drafter: s.Drafter, K: k, Rule: rule, Concurrency: n, Length: s.Length.String()}
 				if s.Simulate != nil {
 					spec, _ := s.Simulate.Spec() // validated
 					p.Simulation = spec.String()
@@ -114,12 +115,14 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 		return nil, err
 	}
 	drafters := map[string]engine.Drafter{}
+	var lengths engine.Lengths
 	if p.Drafter != "none" {
+		lengths = s.cfg.Strategies[p.Strategy].Length.New()
 		st, err := s.cfg.Strategies[p.Strategy].New()
 		if err != nil {
 			return nil, err
 		}
-		d, err := st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab()})
+		d, err := st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab(), Warn: s.warn})
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +134,7 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 	}
 	return engine.New(s.m, engine.Config{
 		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(), Tokens: s.tokens,
-		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache,
+		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache, Lengths: lengths,
 	}, drafters, rule, rec, engine.Listener{})
 }
 

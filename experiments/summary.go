@@ -20,6 +20,9 @@ type Point struct {
 	// Simulation is what the point's acceptance was told to be, such as
 	// length=2.6; empty where the rule decided.
 	Simulation string `json:"simulation,omitempty"`
+	// Length is the policy that gives a step at most K drafts: auto,
+	// by_batch, or empty for K always.
+	Length string `json:"length,omitempty"`
 }
 
 // String names the point as requests do: their id is "POINT.rREPEAT/PROMPT".
@@ -27,7 +30,15 @@ func (p Point) String() string {
 	if p.Strategy < 0 {
 		return fmt.Sprintf("plain.%s.c%d", p.Rule, p.Concurrency)
 	}
-	return fmt.Sprintf("%d-%s.k%d.%s.c%d", p.Strategy, p.Drafter, p.K, p.Rule, p.Concurrency)
+	return fmt.Sprintf("%d-%s.k%d%s.%s.c%d", p.Strategy, p.Drafter, p.K, p.Length, p.Rule, p.Concurrency)
+}
+
+// drafts is k as the table shows it.
+func (p Point) drafts() string {
+	if p.Length == "" {
+		return fmt.Sprint(p.K)
+	}
+	return fmt.Sprintf("%d %s", p.K, p.Length)
 }
 
 // PointResult is a line of the table. Speeds are medians over the rounds;
@@ -80,6 +91,8 @@ type Summary struct {
 	Interrupted bool              `json:"interrupted"`
 	Simulated   bool              `json:"simulated"` // some point is: nothing in the run is called exact
 	Runs        []PointResult     `json:"runs"`
+	// Warnings are what drafters reported and the run survived, each once.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // AllExact reports whether no point differs from plain decoding.
@@ -124,8 +137,8 @@ func (s *Summary) Table(out io.Writer) error {
 		if r.FreshRatio != nil {
 			fresh = fmt.Sprintf("%.2f", *r.FreshRatio)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
-			name, r.K, r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, strings.Join(by, " "), 100*r.DraftShare, s.lastColumn(r))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
+			name, r.drafts(), r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, strings.Join(by, " "), 100*r.DraftShare, s.lastColumn(r))
 	}
 	if err := w.Flush(); err != nil {
 		return err

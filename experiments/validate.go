@@ -136,8 +136,14 @@ func (s Strategy) validate(key string, p sample.Params) error {
 			return bad(key, "%d is there twice", k)
 		}
 	}
+	if err := s.Length.Validate(); err != nil {
+		return bad(key+".length", "%v", err)
+	}
 	if s.Simulate == nil {
 		return nil
+	}
+	if s.Length.New() != nil {
+		return bad(key+".length", "a simulation is of steps that all have k drafts; leave one of length and simulate out")
 	}
 	return s.validateSimulation(key+".simulate", p)
 }

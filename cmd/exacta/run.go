@@ -43,7 +43,11 @@ line, or false, and the table shows real accept lengths in its place.`,
 				return err
 			}
 			p := newProgress(cmd.ErrOrStderr())
-			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{Dir: dir, Version: version(), Progress: p.show})
+			warn := func(text string) {
+				p.clear()
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text)
+			}
+			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{Dir: dir, Version: version(), Progress: p.show, Warn: warn})
 			p.clear()
 			if err != nil && !(errors.Is(err, experiments.ErrInterrupted) && sum != nil) {
 				return err
