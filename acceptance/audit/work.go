@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/kernels"
@@ -156,9 +158,10 @@ func (a *workAudit) shared(recs []*engine.Record) {
 // shortfall sums up the steps of one width, so that evidence can name the
 // arithmetic.
 type shortfall struct {
-	first                *engine.Record
-	why                  string
-	steps, claimed, done int64
+	first          *engine.Record
+	why            string
+	steps, claimed int64
+	done           float64
 }
 
 // target compares the counters of the target's pass with what the widths of the
@@ -208,10 +211,21 @@ func differ(want, got kernels.Counters) string {
 	return ""
 }
 
+// Steps that are of no one width.
+const (
+	withPrefill = "with prefill"
+	mixedWidths = "of several widths"
+)
+
 // widthKey groups steps by the width of their spans.
 func widthKey(recs []*engine.Record, pure bool) string {
 	if !pure {
-		return "with prefill"
+		return withPrefill
+	}
+	for _, r := range recs {
+		if r.KExecuted != recs[0].KExecuted {
+			return mixedWidths
+		}
 	}
 	return fmt.Sprintf("k %d", recs[0].KExecuted)
 }
@@ -227,19 +241,17 @@ func (a *workAudit) fallsShort(recs []*engine.Record, pure bool, rows int64, wan
 	}
 	s.steps += int64(len(recs))
 	s.claimed += rows
-	done := rows
-	if want.MACs > 0 && a.unit.MACs > 0 { // in rows of the whole pass
-		done = int64(float64(rows)*float64(got.MACs)/float64(want.MACs) + 0.5)
-	}
-	s.done += done
+	s.done += float64(rows) * float64(got.MACs) / float64(max(1, want.MACs)) // in rows of the whole pass
 }
 
 // close enters the shortfalls and the tests of times.
 func (a *workAudit) close() {
-	for _, key := range sortedKeys(a.short) {
+	keys := sortedKeys(a.short)
+	slices.SortStableFunc(keys, func(x, y string) int { return cmp.Compare(a.short[y].claimed, a.short[x].claimed) })
+	for _, key := range keys {
 		s := a.short[key]
-		a.b.check(checkTarget).blame(s.first, "%s; %s: %d steps claim %d rows, the multiply-adds are those of %d (%+.1f %%)",
-			s.why, arithmetic(key, s), s.steps, s.claimed, s.done, 100*(float64(s.done)/float64(max(1, s.claimed))-1))
+		a.b.check(checkTarget).blame(s.first, "%s = %d rows claimed, %.0f computed (%+.1f %%) by their multiply-adds; in the first step %s",
+			arithmetic(key, s), s.claimed, s.done, 100*(s.done/float64(max(1, s.claimed))-1), s.why)
 	}
 	a.times()
 	a.b.blindTo("work that no counter of the backend sees (the host's sampling and text) shows in times alone")
@@ -247,8 +259,8 @@ func (a *workAudit) close() {
 
 // arithmetic says how many rows so many steps must have.
 func arithmetic(key string, s *shortfall) string {
-	if key == "with prefill" {
-		return "steps with prefill"
+	if key == withPrefill || key == mixedWidths {
+		return fmt.Sprintf("%d spans in steps %s", s.steps, key)
 	}
 	return fmt.Sprintf("%d steps x (%s + 1) rows", s.steps, key)
 }
