@@ -172,10 +172,15 @@ func (c *countsAudit) declared() {
 	want := c.opt.Declared - 1
 	p, detects := meanBound(n, float64(t.k), want, mean), float64(t.k)*math.Sqrt(math.Log(2/testAlpha)/(2*float64(n)))
 	low := math.Floor(want)
-	if two, above := t.twoBins(); two && mean >= low && mean <= low+1 {
+	if m, above, short, ok := t.twoBins(); ok && float64(m) == low && mean <= low+1 {
+		// A draw between two lengths is binomial; of the short steps it isn't
+		// known how they would have come out.
 		f := want - low
-		p = binomialTwoSided(above, n, f)
-		detects = 5.4 * math.Sqrt(max(f*(1-f), 0.01)/float64(n))
+		p = 0
+		for n2 := above; n2 <= above+short; n2++ {
+			p = max(p, binomialTwoSided(n2, n, f))
+		}
+		detects = 5.4*math.Sqrt(max(f*(1-f), 0.01)/float64(n)) + float64(short)/float64(n)
 	}
 	c.test(audit.Test{
 		Name: "declared accept length", Samples: n, Statistic: 1 + mean, P: p,
@@ -183,18 +188,23 @@ func (c *countsAudit) declared() {
 	}, "%s: the accept length is %.3f over %d steps, %.1f %% off the declared %.3f", c.where(), 1+mean, n, 100*((1+mean)/c.opt.Declared-1), c.opt.Declared)
 }
 
-// twoBins reports whether the accepted drafts of a step take only two
-// neighbouring values, and how many steps took the larger.
-func (t *totals) twoBins() (bool, int64) {
-	joint, m := t.joint(), 0
-	for m < len(joint) && joint[m] == *t.steps {
+// twoBins reports whether a step accepts only m or m+1 drafts, wherever it was
+// offered as many, how many steps accepted m+1, and how many steps were offered
+// fewer than k: at a request's end.
+func (t *totals) twoBins() (m int, above, short int64, ok bool) {
+	joint := t.joint()
+	if t.steps == nil || t.proposed == nil || len(joint) == 0 {
+		return 0, 0, 0, false
+	}
+	deficit := float64(t.k)**t.steps - *t.proposed
+	if deficit < 0 || deficit > t.slack() {
+		return 0, 0, 0, false
+	}
+	for m < len(joint) && joint[m] >= *t.steps-deficit {
 		m++
 	}
-	if len(joint) == 0 || m+1 < len(joint) && joint[m+1] != 0 {
-		return false, 0
+	if m < len(joint) {
+		above = int64(joint[m])
 	}
-	if m == len(joint) {
-		return true, 0
-	}
-	return true, int64(joint[m])
+	return m, above, int64(deficit), m+1 >= len(joint) || joint[m+1] == 0
 }

@@ -16,13 +16,14 @@
 // With R requests, T tokens received, V verification steps, P drafts offered, C
 // drafts accepted and k the draft length, an honest server has
 //
-//	V <= P' <= k V       P' the drafts offered, 0 <= C <= P'
-//	T  = R + V + C - X   X the accepted tokens behind an end, at most k a request
+//	C <= P <= k V
+//	T  = R + V + C - X
 //
-// since a request's first token comes from its prompt and each step yields its
-// accepted drafts and one token more. A counter of steps that all offered drafts
-// is at most V. The stream is a second witness: a server that sends a step's
-// tokens in one piece sends at most R + V pieces with tokens.
+// where X are accepted tokens behind an end, at most k a request: a request's
+// first token comes from its prompt, and each step yields its accepted drafts and
+// one token more. A counter of the steps that had drafts is at most V. The stream
+// is a second witness: a server that sends a step's tokens in one piece sends at
+// most R + V pieces.
 //
 // # Near ties
 //

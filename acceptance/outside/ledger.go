@@ -61,6 +61,11 @@ func (l *ledger) test(t audit.Test, format string, args ...any) {
 	l.check(t.Name, t.P >= t.Alpha, "", format, args...)
 }
 
+// note keeps a figure in a sentence.
+func (l *ledger) note(format string, args ...any) {
+	l.report.Notes = append(l.report.Notes, fmt.Sprintf(format, args...))
+}
+
 func (l *ledger) blind(format string, args ...any) {
 	l.report.Blind = append(l.report.Blind, fmt.Sprintf(format, args...))
 }

@@ -66,6 +66,9 @@ func show(res *outside.Result) string {
 		for _, c := range r.Checks {
 			fmt.Fprintf(&b, "    %s: %d of %d failed %s\n", c.Name, c.Failed, c.Checked, c.Why)
 		}
+		for _, n := range r.Notes {
+			fmt.Fprintf(&b, "    note %s\n", n)
+		}
 		for _, c := range r.Tests {
 			fmt.Fprintf(&b, "    test %s: n %d, statistic %v, p %.2g, detects %s\n", c.Name, c.Samples, c.Statistic, c.P, c.Detects)
 		}

@@ -260,8 +260,7 @@ func (t *tokensAudit) pairs() {
 		}
 	}
 	if same+differ > 0 {
-		t.line("same at other levels").Checked = same + differ
-		t.line("same at other levels").Why = fmt.Sprintf("%d of %d answers to a prompt asked before differ from the first; they are judged token by token", differ, same+differ)
+		t.note("%d of %d answers to a prompt that was asked before differ from the first one, at another level or without speculation; each token is judged", differ, same+differ)
 	}
 }
 
