@@ -27,15 +27,15 @@ type deltaHead struct {
 	bank int // of the committed state
 	open int // window of the committed state
 
-	q, k           []float32 // [rows][KDim], normalised
-	v              []float32 // [group][rows][vdim]
-	qb             []uint16  // a head after the convolution
-	dots, mixed    []float32 // [rows][64]: k_j.k_t and k_j.q_t
-	ck, cq         []float32 // [64]: those of a row, with decay
-	decays         []float32 // [64]: e_tj
-	fromK, fromQ   []float32 // [vdim]: S'k, S'q
-	sumK, sumQ     []float32 // [vdim]: over the records
-	value, rowKeys []float32 // [vdim], [64][KDim]
+	q, k         []float32 // [rows][KDim], normalised
+	v            []float32 // [group][rows][vdim]
+	qb           []uint16  // a head after the convolution
+	dots, mixed  []float32 // [rows][64]: k_j.k_t and k_j.q_t
+	ck, cq       []float32 // [64]: those of a row, with decay
+	decays       []float32 // [64]: e_tj
+	fromK, fromQ []float32 // [vdim]: S'k, S'q
+	sumK, sumQ   []float32 // [vdim]: over the records
+	value        []float32 // [vdim]
 }
 
 // deltaRows is how many rows of a window go through the steps of a head together,
@@ -45,7 +45,7 @@ const deltaRows = 16
 
 func deltaScratch(o *deltaOp) int {
 	k, v, n := o.s.KDim, o.l.vdim, deltaRows
-	return scratchBytes([]int{n * k, n * k, o.group * n * v, n * window, n * window, window, window, window, v, v, v, v, v, window * k},
+	return scratchBytes([]int{n * k, n * k, o.group * n * v, n * window, n * window, window, window, window, v, v, v, v, v},
 		[]int{max(k, o.s.VDim)})
 }
 
@@ -57,7 +57,7 @@ func (w *worker) newDeltaHead(o *deltaOp, s span, head int) deltaHead {
 	d.dots, d.mixed = w.f32(n*window), w.f32(n*window)
 	d.ck, d.cq, d.decays = w.f32(window), w.f32(window), w.f32(window)
 	d.fromK, d.fromQ, d.sumK, d.sumQ = w.f32(v), w.f32(v), w.f32(v), w.f32(v)
-	d.value, d.rowKeys = w.f32(v), w.f32(window*k)
+	d.value = w.f32(v)
 	d.qb = w.u16(max(k, o.s.VDim))
 	if v != o.s.VDim {
 		clear(d.v)
@@ -211,23 +211,25 @@ func (d *deltaHead) valueRow(st deltaState, i, t, r, g int) {
 }
 
 // border writes the state after row 63 of the window in st to dst, which may be
-// the same bank.
+// the same bank: two rows of the state at a time.
 func (d *deltaHead) border(st, dst deltaState) {
 	o, set, n, vdim := d.o, d.w.set, d.o.s.KDim, d.o.l.vdim
 	keys := floats(st.keys, d.head, n*window)
-	for j := range window {
-		for i := range n {
-			d.rowKeys[j*n+i] = keys[i*window+j]
-		}
-	}
 	for h := d.head * o.group; h < (d.head+1)*o.group; h++ {
 		decay := floats(st.decay, h, window)
 		set.ExpSub(d.decays, decay, decay[window-1])
 		to := floats(dst.state, h, n*vdim)
 		set.Scale(to, floats(st.state, h, n*vdim), vec.Exp32(-decay[window-1]))
 		records := floats(st.records, h, window*vdim)
-		for j := range window {
-			set.Rank1Add(to, vdim, d.decays[j], d.rowKeys[j*n:][:n], records[j*vdim:][:vdim])
+		for i := 0; i < n; i += 2 {
+			last := min(i+1, n-1)
+			set.Mul(d.ck, d.decays, keys[i*window:][:window])
+			set.Mul(d.cq, d.decays, keys[last*window:][:window])
+			second := to[last*vdim:][:vdim]
+			if last == i {
+				second = d.sumQ // of no use
+			}
+			set.MatVecAdd2(to[i*vdim:][:vdim], second, records, vdim, d.ck, d.cq)
 		}
 	}
 }

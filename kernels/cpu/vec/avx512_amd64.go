@@ -97,17 +97,18 @@ func avx512MatVec2(d0, d1, a []float32, stride int, v0, v1 []float32) {
 	}
 }
 
-func avx512Rank1Add(a []float32, stride int, c float32, k, u []float32) {
-	if len(k) == 0 || len(u) == 0 {
+func avx512MatVecAdd2(d0, d1, a []float32, stride int, v0, v1 []float32) {
+	n := len(d0) &^ 15
+	d1, v1 = d1[:len(d0)], v1[:len(v0)]
+	if len(v0) == 0 || len(d0) == 0 {
 		return
 	}
-	_ = a[(len(k)-1)*stride+len(u)-1]
-	n := len(u) &^ 15
+	_ = a[(len(v0)-1)*stride+len(d0)-1]
 	if n > 0 {
-		rank1AddAVX512(&a[0], stride, c, &k[0], &u[0], len(k), n)
+		matVecAdd2AVX512(&d0[0], &d1[0], &a[0], stride, &v0[0], &v1[0], len(v0), n)
 	}
-	if n < len(u) {
-		goRank1Add(a[n:], stride, c, k, u[n:])
+	if n < len(d0) {
+		goMatVecAdd2(d0[n:], d1[n:], a[n:], stride, v0, v1)
 	}
 }
 

@@ -151,7 +151,7 @@ func BenchmarkElementwise(b *testing.B) {
 			{"Conv4BF16", func() { s.Conv4BF16(k, f, in) }, n},
 			{"MatVec", func() { s.MatVec(f[:128], state, 128, g[:128]) }, 128 * 128},
 			{"MatVec2", func() { s.MatVec2(f[:128], f[128:256], state, 128, g[:128], g[:128]) }, 128 * 128},
-			{"Rank1Add", func() { s.Rank1Add(state, 128, 0, g[:128], g[:128]) }, 128 * 128},
+			{"MatVecAdd2", func() { s.MatVecAdd2(f[:128], f[128:256], state, 128, g[:128], g[:128]) }, 128 * 128},
 			{"RotateHalf", func() { s.RotateHalf(f[:2*n], w, g) }, n},
 			{"Top2", func() { s.Top2(g) }, n},
 			{"HashSegment", func() { s.HashSegment(g[:1024]) }, 1024},

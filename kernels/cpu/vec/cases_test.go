@@ -94,7 +94,7 @@ func TestNoAllocation(t *testing.T) {
 			s.Max(f)
 			s.NormGateBF16(h[:70], f[:70], 1, g[:70], h[100:170], true)
 			s.MatVec(f[:32], g, 32, f[:3])
-			s.Rank1Add(f, 16, 1, g[:3], g[:16])
+			s.MatVecAdd2(f[:16], f[16:32], g, 16, g[:3], g[:3])
 			s.RotateHalf(f[:64], g[:32], g[32:64])
 			s.Conv4BF16(h[:20], g[:80], in)
 			s.Top2(f)

@@ -198,7 +198,7 @@ func matVecAVX512(dst, a *float32, stride int, v *float32, rows, n int)
 func matVec2AVX512(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)
 
 //go:noescape
-func rank1AddAVX512(a *float32, stride int, c float32, k, u *float32, rows, n int)
+func matVecAdd2AVX512(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)
 
 //go:noescape
 func aboveAVX512(x *float32, blocks int, threshold float32) int
@@ -413,7 +413,7 @@ func matVecAVX2(dst, a *float32, stride int, v *float32, rows, n int)
 func matVec2AVX2(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)
 
 //go:noescape
-func rank1AddAVX2(a *float32, stride int, c float32, k, u *float32, rows, n int)
+func matVecAdd2AVX2(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)
 
 //go:noescape
 func aboveAVX2(x *float32, blocks int, threshold float32) int

@@ -129,9 +129,9 @@ var primitives = []struct {
 		s.MatVec2(a.f(n), a.f(n), a.f(rows*stride), stride, a.f(rows), a.f(rows))
 		return nil
 	}},
-	{"Rank1Add", func(s *Set, a *arena, n int) []float32 {
+	{"MatVecAdd2", func(s *Set, a *arena, n int) []float32 {
 		rows, stride := a.r.IntN(20), n+a.r.IntN(3)
-		s.Rank1Add(a.f(rows*stride), stride, a.scalar(), a.f(rows), a.f(n))
+		s.MatVecAdd2(a.f(n), a.f(n), a.f(rows*stride), stride, a.f(rows), a.f(rows))
 		return nil
 	}},
 	{"RotateHalf", func(s *Set, a *arena, n int) []float32 { s.RotateHalf(a.f(2*n), a.f(n), a.f(n)); return nil }},

@@ -97,9 +97,7 @@ func goNormGateBF16(dst []uint16, x []float32, s float32, w []float32, z []uint1
 
 func goMatVec(dst, a []float32, stride int, v []float32) {
 	clear(dst)
-	for i, c := range v {
-		goAxpy(dst, a[i*stride:][:len(dst)], c)
-	}
+	goMatVecAdd(dst, a, stride, v)
 }
 
 func goMatVec2(d0, d1, a []float32, stride int, v0, v1 []float32) {
@@ -107,10 +105,15 @@ func goMatVec2(d0, d1, a []float32, stride int, v0, v1 []float32) {
 	goMatVec(d1, a, stride, v1)
 }
 
-func goRank1Add(a []float32, stride int, c float32, k, u []float32) {
-	for i := range k {
-		goAxpy(a[i*stride:][:len(u)], u, c*k[i])
+func goMatVecAdd(dst, a []float32, stride int, v []float32) {
+	for i, c := range v {
+		goAxpy(dst, a[i*stride:][:len(dst)], c)
 	}
+}
+
+func goMatVecAdd2(d0, d1, a []float32, stride int, v0, v1 []float32) {
+	goMatVecAdd(d0, a, stride, v0)
+	goMatVecAdd(d1, a, stride, v1)
 }
 
 func goRotateHalf(x, cos, sin []float32) {

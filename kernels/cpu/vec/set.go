@@ -81,9 +81,8 @@ type Set struct {
 	MatVec func(dst, a []float32, stride int, v []float32)
 	// MatVec2: MatVec with two vectors over the same matrix in one pass.
 	MatVec2 func(d0, d1, a []float32, stride int, v0, v1 []float32)
-	// Rank1Add: a[i*stride+n] += (c*k[i]) * u[n], for i < len(k), n < len(u)
-	// best a multiple of 16.
-	Rank1Add func(a []float32, stride int, c float32, k, u []float32)
+	// MatVecAdd2: MatVec2 with chains that start from d0 and d1.
+	MatVecAdd2 func(d0, d1, a []float32, stride int, v0, v1 []float32)
 	// RotateHalf: for i < len(cos): x0 = x[i], x1 = x[i+len(cos)];
 	// x[i] = x0*cos - x1*sin; x[i+n] = x1*cos + x0*sin (products rounded).
 	RotateHalf func(x, cos, sin []float32)

@@ -24,7 +24,7 @@ var goSet = Set{
 	Max: goMax, ExpSub: goExpSub,
 	SiLU: goSiLU, Sigmoid: goSigmoid, SwiGLUBF16: goSwiGLUBF16,
 	AddBF16: goAddBF16, MulSigmoidBF16: goMulSigmoidBF16, NormGateBF16: goNormGateBF16,
-	MatVec: goMatVec, MatVec2: goMatVec2, Rank1Add: goRank1Add,
+	MatVec: goMatVec, MatVec2: goMatVec2, MatVecAdd2: goMatVecAdd2,
 	RotateHalf: goRotateHalf, Conv4BF16: goConv4BF16,
 	Top2: goTop2, HashSegment: kernels.HashSegmentOf, ReadAll: goReadAll,
 	Peak: goPeak,

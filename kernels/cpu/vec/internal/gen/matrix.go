@@ -6,24 +6,24 @@ import "fmt"
 var otherStubs = []string{
 	"matVecISA(dst, a *float32, stride int, v *float32, rows, n int)",
 	"matVec2ISA(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)",
-	"rank1AddISA(a *float32, stride int, c float32, k, u *float32, rows, n int)",
+	"matVecAdd2ISA(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)",
 	"aboveISA(x *float32, blocks int, threshold float32) int",
 }
 
 // matrices writes the FP32 matrix kernels; n is a multiple of 16.
 func (a *asm) matrices(i isa) {
-	a.matVec(i, 1)
-	a.matVec(i, 2)
-	a.rank1Add(i)
+	a.matVec(i, "matVec", 1, false)
+	a.matVec(i, "matVec2", 2, false)
+	a.matVec(i, "matVecAdd2", 2, true)
 }
 
-// matVec writes MatVec for one or two vectors: blocks of columns, as wide as
+// matVec writes MatVec for one or two vectors, from zero or from what is there: blocks of columns, as wide as
 // the accumulators allow and then narrower, by halves, down to 16, each a chain
 // down the rows.
-func (a *asm) matVec(i isa, vectors int) {
-	name, args := "matVec"+i.name, "(dst, a *float32, stride int, v *float32, rows, n int)"
+func (a *asm) matVec(i isa, name string, vectors int, add bool) {
+	name, args := name+i.name, "(dst, a *float32, stride int, v *float32, rows, n int)"
 	if vectors == 2 {
-		name, args = "matVec2"+i.name, "(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)"
+		args = "(d0, d1, a *float32, stride int, v0, v1 *float32, rows, n int)"
 	}
 	out, in, off := []string{"DI", "R8"}[:vectors], []string{"DX", "R9"}[:vectors], 0
 	a.text("func "+name+args, name, 0, 32+16*vectors)
@@ -49,14 +49,14 @@ func (a *asm) matVec(i isa, vectors int) {
 		wide = 8 / vectors
 	}
 	for regs := wide; regs*i.lanes >= 16; regs /= 2 {
-		a.columns(i, regs, out, in)
+		a.columns(i, regs, out, in, add)
 	}
 	a.ret()
 }
 
 // columns writes the loop over blocks of regs vectors of columns while CX has
 // that many.
-func (a *asm) columns(i isa, regs int, out, in []string) {
+func (a *asm) columns(i isa, regs int, out, in []string, add bool) {
 	block, row, store, end := a.label("block"), a.label("row"), a.label("store"), a.label("end")
 	width, n := 4*i.lanes, len(out)
 	acc := func(v, j int) int { return v*regs + j }
@@ -65,8 +65,14 @@ func (a *asm) columns(i isa, regs int, out, in []string) {
 	a.f("SUBQ $%d, CX", regs*i.lanes)
 	a.f("JLT %s", end)
 	v := &vector{asm: a, isa: i}
-	for k := range n * regs {
-		v.zero(k)
+	for k, p := range out {
+		for j := range regs {
+			if add {
+				v.f("VMOVUPS %d(%s), %s%d", j*width, p, i.reg, acc(k, j))
+			} else {
+				v.zero(acc(k, j))
+			}
+		}
 	}
 	a.f("MOVQ SI, BX")
 	a.f("XORL AX, AX")
@@ -102,44 +108,6 @@ func (a *asm) columns(i isa, regs int, out, in []string) {
 	a.f("JMP %s", block)
 	a.at(end)
 	a.f("ADDQ $%d, CX", regs*i.lanes)
-}
-
-// rank1Add writes Rank1Add row by row.
-func (a *asm) rank1Add(i isa) {
-	name := "rank1Add" + i.name
-	a.text("func "+name+"(a *float32, stride int, c float32, k, u *float32, rows, n int)", name, 0, 56)
-	a.f("MOVQ a+0(FP), DI")
-	a.f("MOVQ stride+8(FP), R10")
-	a.f("SHLQ $2, R10")
-	a.f("VMOVSS c+16(FP), X15")
-	a.f("MOVQ k+24(FP), DX")
-	a.f("MOVQ u+32(FP), SI")
-	a.f("MOVQ rows+40(FP), R11")
-	a.f("MOVQ n+48(FP), CX")
-	row, col, end := a.label("row"), a.label("column"), a.label("end")
-	v := &vector{asm: a, isa: i}
-	a.f("TESTQ R11, R11")
-	a.f("JLE %s", end)
-	a.at(row)
-	a.f("VMULSS (DX), X15, X0")
-	a.f("VBROADCASTSS X0, %s0", i.reg)
-	a.f("XORL AX, AX")
-	a.at(col)
-	for v.half = range 16 / i.lanes {
-		v.load("SI", 1)
-		v.op("VMULPS", 1, 0, 1)
-		v.f("VADDPS %s, %s1, %s1", v.address("DI", 4), i.reg, i.reg)
-		v.store(1, "DI")
-	}
-	a.f("ADDQ $16, AX")
-	a.f("CMPQ AX, CX")
-	a.f("JLT %s", col)
-	a.f("ADDQ R10, DI")
-	a.f("ADDQ $4, DX")
-	a.f("DECQ R11")
-	a.f("JNZ %s", row)
-	a.at(end)
-	a.ret()
 }
 
 // above writes the search of Top2: the index of the first block of 64 elements
