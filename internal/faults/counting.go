@@ -27,11 +27,11 @@ func countFaults() []Fault {
 	stops := trial.Setup{Drafter: "mtp", K: 5, MaxNew: 28, Requests: 4, Stops: true}
 	return []Fault{
 		{
-			ID: "B9", Name: "accept length without the bonus", Report: "vllm #17908", Setup: mtp, Expect: []string{counts},
+			ID: "B9", Name: "accept length without the bonus", Report: "vllm #17908", Setup: mtp,
 			arm: summing(func(_ *acceptance.Stats, c *audit.Claim) { c.AcceptLength-- }),
 		},
 		{
-			ID: "B9", Name: "rate with the bonus above and below the line", Report: "sglang #23530", Setup: mtp, Expect: []string{counts},
+			ID: "B9", Name: "rate with the bonus above and below the line", Report: "sglang #23530", Setup: mtp,
 			arm: summing(func(s *acceptance.Stats, c *audit.Claim) {
 				for i := range c.AcceptanceByPosition {
 					c.AcceptanceByPosition[i] = float64(s.Prefix[i]+1) / float64(s.Reached[i]+1)
@@ -39,7 +39,7 @@ func countFaults() []Fault {
 			}),
 		},
 		{
-			ID: "B9", Name: "histogram off by one", Report: "sglang #24965", Setup: mtp, Expect: []string{counts},
+			ID: "B9", Name: "histogram off by one", Report: "sglang #24965", Setup: mtp,
 			arm: summing(func(s *acceptance.Stats, c *audit.Claim) {
 				var above int64
 				for i := range c.AcceptanceByPosition { // bin i holds the steps that accepted i-1
@@ -49,7 +49,7 @@ func countFaults() []Fault {
 			}),
 		},
 		{
-			ID: "B9", Name: "rate above one", Report: "sglang #11572", Setup: mtp, Expect: []string{counts},
+			ID: "B9", Name: "rate above one", Report: "sglang #11572", Setup: mtp,
 			arm: counting(func(_ *engine.Sequence, r *engine.Record) {
 				if r.Phase == engine.Decode {
 					r.Accepted++
@@ -58,7 +58,7 @@ func countFaults() []Fault {
 			}),
 		},
 		{
-			ID: "B9", Name: "this step's accepted over another step's drafts", Report: "TensorRT-LLM #17082", Setup: ngram, Expect: []string{counts},
+			ID: "B9", Name: "this step's accepted over another step's drafts", Report: "TensorRT-LLM #17082", Setup: ngram,
 			arm: func(*arming) trial.Wiring {
 				last := map[int64]*engine.Record{}
 				return trial.Wiring{Interposer: &hooks{count: func(seq *engine.Sequence, r *engine.Record) {
@@ -74,11 +74,11 @@ func countFaults() []Fault {
 			},
 		},
 		{
-			ID: "B9", Name: "counters stay zero", Report: "TensorRT-LLM #17082 (PyTorch flow)", Setup: mtp, Expect: []string{counts},
+			ID: "B9", Name: "counters stay zero", Report: "TensorRT-LLM #17082 (PyTorch flow)", Setup: mtp,
 			arm: counting(func(_ *engine.Sequence, r *engine.Record) { r.Accepted, r.RealAccepted, r.ForcedAccepted = 0, 0, 0 }),
 		},
 		{
-			ID: "B9", Name: "cap counted instead of what was offered", Report: "lucebox #496; trtllm-bench; TensorRT-LLM #14724", Setup: ngram, Expect: []string{counts},
+			ID: "B9", Name: "cap counted instead of what was offered", Report: "lucebox #496; trtllm-bench; TensorRT-LLM #14724", Setup: ngram,
 			arm: counting(func(_ *engine.Sequence, r *engine.Record) {
 				if r.Phase == engine.Decode {
 					r.KExecuted, r.TreeNodes = r.KPlanned, r.KPlanned
@@ -86,7 +86,7 @@ func countFaults() []Fault {
 			}),
 		},
 		{
-			ID: "B9", Name: "padding counted as drafts", Report: "vLLM pad_spec_decode", Setup: ngram, Expect: []string{counts},
+			ID: "B9", Name: "padding counted as drafts", Report: "vLLM pad_spec_decode", Setup: ngram,
 			arm: counting(func(_ *engine.Sequence, r *engine.Record) {
 				if r.Phase != engine.Decode {
 					return
@@ -98,7 +98,7 @@ func countFaults() []Fault {
 			}),
 		},
 		{
-			ID: "B9", Name: "drafts counted after the end", Report: "OpenVINO #3293", Setup: mtp, Expect: []string{counts},
+			ID: "B9", Name: "drafts counted after the end", Report: "OpenVINO #3293", Setup: mtp,
 			arm: func(*arming) trial.Wiring {
 				ended := map[int64]bool{}
 				return trial.Wiring{Interposer: &hooks{
@@ -118,7 +118,7 @@ func countFaults() []Fault {
 		},
 		rawMask(),
 		{
-			ID: "B9", Name: "partial acceptance counted as none", Report: "llama.cpp #25682", Setup: mtp, Expect: []string{counts},
+			ID: "B9", Name: "partial acceptance counted as none", Report: "llama.cpp #25682", Setup: mtp,
 			arm: counting(func(_ *engine.Sequence, r *engine.Record) {
 				if r.Accepted < engine.Accepted(r.KExecuted) {
 					r.Accepted, r.RealAccepted, r.ForcedAccepted = 0, 0, 0
@@ -127,7 +127,7 @@ func countFaults() []Fault {
 		},
 		{
 			ID: "B9", Name: "counted again after a preemption", Report: "vllm, output recomputed after preemption",
-			Setup: trial.Setup{Drafter: "mtp", K: 3, TightPages: true}, Expect: []string{counts},
+			Setup: trial.Setup{Drafter: "mtp", K: 3, TightPages: true},
 			arm: counting(func(seq *engine.Sequence, r *engine.Record) {
 				if r.Phase == engine.Prefill && r.NextKind != engine.NextNone && r.Preemptions > 0 {
 					r.EmittedIDs = slices.Clone(seq.Output())
@@ -136,7 +136,7 @@ func countFaults() []Fault {
 		},
 		{
 			ID: "B10", Name: "tokens behind the stop are emitted", Report: "sglang #33758, #2723; koboldcpp #1276",
-			Setup: stops, Expect: []string{tokens, counts},
+			Setup: stops,
 			arm: func(*arming) trial.Wiring {
 				return trial.Wiring{Interposer: &hooks{emit: func(_ *engine.Sequence, decided, emit []int32, why engine.Finish) ([]int32, engine.Finish) {
 					if why == engine.FinishStop {
@@ -148,7 +148,7 @@ func countFaults() []Fault {
 		},
 		{
 			ID: "B10", Name: "stop inside the draft is not seen", Report: "sglang #33758 (stop and length in one step)",
-			Setup: stops, Expect: []string{tokens, counts},
+			Setup: stops,
 			arm: func(*arming) trial.Wiring {
 				return trial.Wiring{Interposer: &hooks{emit: func(seq *engine.Sequence, decided, emit []int32, why engine.Finish) ([]int32, engine.Finish) {
 					room := seq.Request().MaxNew - len(seq.Output())
@@ -161,12 +161,12 @@ func countFaults() []Fault {
 		},
 		{
 			ID: "B10", Name: "tokens over the limit are emitted", Report: "sglang #33758",
-			Setup: trial.Setup{Drafter: "mtp", K: 6, MaxNew: 23, Requests: 4}, Expect: []string{tokens, counts},
-			arm: overLimit,
+			Setup: trial.Setup{Drafter: "mtp", K: 6, MaxNew: 23, Requests: 4},
+			arm:   overLimit,
 		},
 		{
 			ID: "B10", Name: "counted and not emitted behind the stop", Report: "vllm #56101 (open)",
-			Setup: stops, Expect: []string{counts},
+			Setup: stops,
 			arm: func(*arming) trial.Wiring {
 				all := map[int64][]int32{}
 				return trial.Wiring{Interposer: &hooks{
@@ -190,7 +190,7 @@ func countFaults() []Fault {
 func rawMask() Fault {
 	return Fault{
 		ID: "B9", Name: "accepted counted behind the first rejection", Report: "vllm #2658, #10604",
-		Setup: trial.Setup{Drafter: "mtp", K: 5, MaxNew: 24, Requests: 3}, Expect: []string{counts},
+		Setup: trial.Setup{Drafter: "mtp", K: 5, MaxNew: 24, Requests: 3},
 		arm: func(*arming) trial.Wiring {
 			equal := map[int64]int{}
 			return trial.Wiring{Interposer: &hooks{

@@ -15,7 +15,8 @@ type Fault struct {
 	Report string
 	// Setup is the run that provokes it.
 	Setup trial.Setup
-	// Expect are the audits that have to find it.
+	// Expect are the audits that have to find it, for classes that the
+	// catalogue does not have.
 	Expect []string
 	// Outside says what an endpoint shows of it to one who has no records;
 	// only the 8 % cases say so.

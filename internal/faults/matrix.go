@@ -40,7 +40,7 @@ func assemble(list []Fault, outcomes []outcome, healthy int) *Matrix {
 // row makes a fault's line.
 func row(f Fault, index int, outcomes []outcome) Row {
 	r := Row{
-		ID: f.ID, Name: f.Name, Report: f.Report, CaughtBy: []string{}, Outside: f.Outside, Expect: f.Expect, Setup: f.Setup.String(),
+		ID: f.ID, Name: f.Name, Report: f.Report, CaughtBy: []string{}, Outside: f.Outside, Expect: f.expected(), Setup: f.Setup.String(),
 	}
 	failed := map[string]int{}
 	first := map[string]string{}
@@ -75,7 +75,7 @@ func row(f Fault, index int, outcomes []outcome) Row {
 	if r.Caught < r.Runs && r.Evidence == "" {
 		r.Evidence = silence(index, outcomes)
 	}
-	for _, by := range append(append([]string{}, f.Expect...), append(r.CaughtBy, r.AlsoBy...)...) {
+	for _, by := range append(append([]string{}, f.expected()...), append(r.CaughtBy, r.AlsoBy...)...) {
 		if first[by] != "" {
 			r.Evidence = by + ": " + first[by]
 			break

@@ -118,13 +118,13 @@ func (t *tap) Delta(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s 
 }
 
 // Commit implements kernels.Queue: a step's pass ends with it.
-func (t *tap) Commit(c kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+func (t *tap) Commit(c kernels.Caches, b *kernels.Batch, kept, path kernels.Buf) {
 	t.decode = 0
 	if t.commit != nil {
 		t.commit(c, b, kept)
 		return
 	}
-	t.Queue.Commit(c, b, kept)
+	t.Queue.Commit(c, b, kept, path)
 }
 
 // Restore implements kernels.Queue.

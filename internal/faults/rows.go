@@ -17,19 +17,19 @@ func rowFaults() []Fault {
 	return []Fault{
 		{
 			ID: "B18", Name: "numerics depend on the number of rows", Report: "transformers #39421; llama.cpp #25618; sglang #34734",
-			Setup: rejecting(), Expect: []string{tokens},
+			Setup: rejecting(),
 			arm: func(*arming) trial.Wiring {
 				return onQueue(func(t *tap) { t.matMul = t.wideHead }, nil)
 			},
 		},
 		{
 			ID: "B21", Name: "bonus gathered from an uninitialised row", Report: "sglang #37472 (open); NaN kin: TensorRT-LLM #5146",
-			Setup: rejecting(), Expect: []string{tokens, counts},
-			arm: func(*arming) trial.Wiring { return emptyBonus() },
+			Setup: rejecting(),
+			arm:   func(*arming) trial.Wiring { return emptyBonus() },
 		},
 		{
 			ID: "B25", Name: "logits rows swapped in mixed steps", Report: "vllm #36917 and its reclassified decodes",
-			Setup: staggered, Expect: []string{tokens},
+			Setup: staggered,
 			arm: func(*arming) trial.Wiring {
 				return onQueue(func(t *tap) {
 					t.gather = func(dst, src, rows kernels.Buf) {
@@ -45,7 +45,7 @@ func rowFaults() []Fault {
 		},
 		{
 			ID: "B25", Name: "gates of another row in mixed steps", Report: "vllm #51812 (fixed in v0.28.0)",
-			Setup: staggered, Expect: []string{tokens},
+			Setup: staggered,
 			arm: func(*arming) trial.Wiring {
 				return onQueue(func(t *tap) {
 					t.delta = func(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.DeltaSpec) {

@@ -24,6 +24,7 @@ func Setups() []trial.Setup {
 		{Requests: 2, MaxNew: 12, Chunk: 16},
 		{Drafter: "mtp", K: 3, Requests: 2, MaxNew: 22, Params: sample.Params{RepetitionPenalty: 1.2, FrequencyPenalty: 0.5}},
 		{Drafter: "mtp", K: 3, Requests: 2, MaxNew: 24, Rule: "rejection", Params: sample.Params{Temperature: 1}},
+		{Drafter: trial.SampledMTP, K: 3, Requests: 2, MaxNew: 24, Rule: "rejection", Params: sample.Params{Temperature: 0.9}},
 		{Drafter: "mtp", K: 3, Requests: 2, MaxNew: 24, Rule: "coupled", Params: sample.Params{Temperature: 0.8, TopP: 0.95}},
 		{Drafter: "mtp", K: 3, Requests: 3, MaxNew: 14, PromptLen: 10, Shared: 70, Repeat: true, PrefixCache: true, Concurrency: 1},
 		{Drafter: "mtp", K: 3, TightPages: true},
