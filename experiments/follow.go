@@ -39,6 +39,13 @@ func (f *follower) Verify(v *engine.Verification) (engine.Verdict, error) {
 	}, nil
 }
 
+// TargetNoise says whether drafts are drawn with the target's own noise, as the
+// run's rule said.
+func (f *follower) TargetNoise() bool {
+	noise, ok := f.Verifier.(interface{ TargetNoise() bool })
+	return ok && noise.TargetNoise()
+}
+
 // follow makes a drafter ask for as many drafts in each step as the run planned
 // there.
 func follow(d engine.Drafter, r *audit.Request) engine.Drafter {

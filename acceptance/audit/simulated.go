@@ -15,7 +15,6 @@ const (
 	checkDraw    = "each forced length is the documented draw"
 	checkSupport = "forced lengths are among the declared ones"
 	checkBeyond  = "forced length is at most k executed"
-	checkWidth   = "a simulated step verifies the k that was asked for"
 	checkMean    = "realised accept length is the requested one"
 	checkSpread  = "histogram of forced lengths is the declared schedule"
 	checkBatch   = "sequences of a step draw independently"
@@ -32,16 +31,14 @@ type simulation struct {
 	spec  verify.Simulation
 	bad   error // asked does not parse
 
-	steps, rows      int64 // all simulated decode steps and their rows
-	accepted, drawn  int64 // realised and documented, over all of them
-	eligible         int64 // steps that could accept the most that is declared
-	kept             int64 // accepted over the eligible steps
-	histogram        []int64
-	spread           *Mixture
-	seeds            map[seedKey]string // the request whose steps count
-	skipped          int64
-	reduced          *engine.Record // narrower than asked for, with no reason
-	reducedN, widthN int64
+	steps, rows     int64 // all simulated decode steps and their rows
+	accepted, drawn int64 // realised and documented, over all of them
+	eligible        int64 // steps that could accept the most that is declared
+	kept            int64 // accepted over the eligible steps
+	histogram       []int64
+	spread          *Mixture
+	seeds           map[seedKey]string // the request whose steps count
+	skipped         int64
 }
 
 type seedKey struct {
@@ -149,27 +146,6 @@ func support(cells []float64) []int {
 	return out
 }
 
-// width notes a simulated step that verified fewer drafts than were asked for
-// although the output had room for them. A step may be narrow for want of pages
-// (it then ends at a page's border) or beside a prompt.
-func (a *countsAudit) width(t *thread, req *Request, r *engine.Record) {
-	if r.Phase != engine.Decode || req.Simulation == "" {
-		return
-	}
-	s := a.schedule(req.Simulation, req.K)
-	a.maxRows = max(a.maxRows, r.BatchRows)
-	want := int32(min(req.K, req.MaxNew-t.out-1))
-	s.widthN++
-	end := r.Position + 1 + r.KPlanned
-	if r.KPlanned >= want || r.PrefillTokens > 0 || end%64 == 0 || (end+1)%64 == 0 || req.Finish == engine.FinishLength && len(req.Received) < req.MaxNew {
-		return
-	}
-	s.reducedN++
-	if s.reduced == nil || r.BatchRows < s.reduced.BatchRows {
-		s.reduced = r
-	}
-}
-
 // together tests whether the sequences of a step draw independently, by the first
 // two of the step: two independent draws are equal with a known probability.
 func (a *countsAudit) together(recs []*engine.Record) {
@@ -222,12 +198,6 @@ func (a *countsAudit) simulated() {
 		s := a.sims[key]
 		if s.bad != nil || s.steps == 0 {
 			continue
-		}
-		a.b.check(checkWidth).Checked += s.widthN
-		if s.reduced != nil && s.reduced.BatchRows < a.maxRows {
-			k := a.b.check(checkWidth)
-			k.Failed += s.reducedN
-			k.blame(s.reduced, "%s was asked for at k %d; the step planned %d drafts with room for more (%d of %d steps)", s.asked, s.k, s.reduced.KPlanned, s.reducedN, s.widthN)
 		}
 		if draw := a.b.check(checkDraw); draw.finding != nil && s.accepted != s.drawn && !a.told {
 			a.told = true

@@ -35,9 +35,6 @@ func (a *countsAudit) thread(t *thread, co *course, r *engine.Record) {
 	a.numbered(t, co, r)
 	a.position(t, r)
 	a.ending(t, co, r)
-	if co.req != nil {
-		a.width(t, co.req, r)
-	}
 	t.known += len(r.EmittedIDs)
 	t.out += len(r.EmittedIDs)
 	t.seen, t.seqStep, t.pre, t.sequence = true, r.SeqStep, r.Preemptions, r.Sequence

@@ -27,7 +27,7 @@ const (
 )
 
 var workChecks = []string{
-	checkTarget, checkComputed, checkDraftWork, checkExecuted, checkOwn, checkFilled, checkWeights, checkShared, checkFlat, checkTimes, checkRoof, checkPlainTime,
+	checkTarget, checkComputed, checkDraftWork, checkExecuted, checkWidth, checkOwn, checkFilled, checkWeights, checkShared, checkFlat, checkTimes, checkRoof, checkPlainTime,
 }
 
 // workAudit is the state of Work.
@@ -41,6 +41,7 @@ type workAudit struct {
 	deferred []deferredDraft
 	shapes   map[string]int // of deferred
 	short    map[string]*shortfall
+	widths   widths
 	roof     float64
 	flat     map[string]*flatness
 	plain    map[int32]*quantiles // step times by batch
@@ -76,6 +77,7 @@ func Work(ctx context.Context, c *Case, progress func(string)) (*Report, error) 
 	}
 	a.steps.flush()
 	a.drafting()
+	a.widths.close(c, a.b)
 	a.close()
 	return a.b.report(checkTarget, checkShared), nil
 }
@@ -83,6 +85,9 @@ func Work(ctx context.Context, c *Case, progress func(string)) (*Report, error) 
 // record checks one record.
 func (a *workAudit) record(co *course, r *engine.Record) error {
 	a.steps.add(r)
+	if co.req != nil {
+		a.widths.add(co.req, r)
+	}
 	if r.NextKind == engine.NextNone {
 		return nil
 	}
