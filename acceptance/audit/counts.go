@@ -20,7 +20,7 @@ type countsAudit struct {
 	figures  figures
 	claims   map[string]*tally
 	ended    int // 1: no request failed, 2: one did, 0: not looked
-	widths   widths
+	narrow   widths
 	pairs    map[string]*Mixture
 	told     bool // the arithmetic of a schedule
 }
@@ -44,7 +44,7 @@ func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error
 	}
 	a.steps.flush()
 	a.absent(&w)
-	a.widths.close(c, a.b)
+	a.narrow.close(c, a.b)
 	a.simulated()
 	a.claimed()
 	a.stuck()
@@ -79,7 +79,7 @@ func (a *countsAudit) record(co *course, r *engine.Record) error {
 	a.tally(r)
 	a.identities(co, r)
 	if co.req != nil {
-		a.widths.add(co.req, r)
+		a.narrow.add(co.req, r)
 	}
 	t := a.threads[r.Request]
 	if t == nil {

@@ -41,7 +41,7 @@ type workAudit struct {
 	deferred []deferredDraft
 	shapes   map[string]int // of deferred
 	short    map[string]*shortfall
-	widths   widths
+	narrow   widths
 	roof     float64
 	flat     map[string]*flatness
 	plain    map[int32]*quantiles // step times by batch
@@ -77,7 +77,7 @@ func Work(ctx context.Context, c *Case, progress func(string)) (*Report, error) 
 	}
 	a.steps.flush()
 	a.drafting()
-	a.widths.close(c, a.b)
+	a.narrow.close(c, a.b)
 	a.close()
 	return a.b.report(checkTarget, checkShared), nil
 }
@@ -86,7 +86,7 @@ func Work(ctx context.Context, c *Case, progress func(string)) (*Report, error) 
 func (a *workAudit) record(co *course, r *engine.Record) error {
 	a.steps.add(r)
 	if co.req != nil {
-		a.widths.add(co.req, r)
+		a.narrow.add(co.req, r)
 	}
 	if r.NextKind == engine.NextNone {
 		return nil
