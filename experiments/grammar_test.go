@@ -41,7 +41,7 @@ func TestGrammarIsPlain(t *testing.T) {
 	s := simulatedSession(t, 18)
 	s.cfg.IgnoreEOS, s.prompts = false, s.prompts[:2]
 	accepted, rejected, ended := 0, 0, 0
-	for _, sampling := range processors() {
+	for n, sampling := range processors() {
 		s.cfg.Sampling = sampling
 		rule := "greedy"
 		if sampling.Temperature > 0 {
@@ -58,6 +58,9 @@ func TestGrammarIsPlain(t *testing.T) {
 		}
 		for k := 1; k <= 6; k++ {
 			for i, name := range []string{"mtp", "ngram"} {
+				if (n+k+i)%2 > 0 {
+					continue // every drafter meets every k, with half of the processors
+				}
 				p := Point{Strategy: i, Drafter: name, K: k, Rule: rule, Concurrency: 1 + 2*(k%2)}
 				records, traces := s.records(t, p)
 				for id, trace := range traces {
@@ -71,8 +74,8 @@ func TestGrammarIsPlain(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, accepted, 500)
-	require.Greater(t, rejected, 500)
+	require.Greater(t, accepted, 300)
+	require.Greater(t, rejected, 300)
 	require.GreaterOrEqual(t, ended, 2)
 	t.Logf("%d drafts accepted, %d rejected; %d outputs ended by themselves", accepted, rejected, ended)
 }

@@ -27,7 +27,7 @@ func sampledSession(t *testing.T, maxNew int, sampling Sampling) *session {
 func TestSampledDraftsAreAcceptedMore(t *testing.T) {
 	for _, rule := range []string{"rejection", "block", "coupled"} {
 		var length [2]float64
-		s := sampledSession(t, 150, Sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1, Seed: 1})
+		s := sampledSession(t, 110, Sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1, Seed: 1})
 		for i := range length {
 			steps, sum := 0, 0
 			records, traces := s.records(t, Point{Strategy: i, Drafter: "mtp", K: 3, Rule: rule, Concurrency: 3})

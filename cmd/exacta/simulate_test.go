@@ -24,6 +24,10 @@ func TestSimulatedOutputs(t *testing.T) {
 	require.NotRegexp(t, claims, stats)
 	require.Contains(t, stats, "simulated")
 
+	audit := fine(t, "audit", dir)
+	require.NotRegexp(t, claims, audit)
+	require.Contains(t, audit, "simulated")
+
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	require.NoError(t, err)
 	for _, v := range []map[string]any{
