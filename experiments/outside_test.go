@@ -3,6 +3,7 @@ package experiments
 import (
 	"context"
 	"net/http/httptest"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,4 +147,23 @@ func TestAuditEndpoint(t *testing.T) {
 	cancel()
 	_, err = AuditEndpoint(ctx, o)
 	require.ErrorIs(t, err, ErrInterrupted)
+}
+
+// A real server, where there is one: EXACTA_ENDPOINT is its address,
+// EXACTA_ENDPOINT_MODEL the folder of the same weights.
+func TestRealServer(t *testing.T) {
+	address, folder := os.Getenv("EXACTA_ENDPOINT"), os.Getenv("EXACTA_ENDPOINT_MODEL")
+	if address == "" || folder == "" {
+		t.Skip("EXACTA_ENDPOINT and EXACTA_ENDPOINT_MODEL name no server and model")
+	}
+	res, err := AuditEndpoint(t.Context(), EndpointOptions{
+		Endpoint: address, Plain: os.Getenv("EXACTA_ENDPOINT_PLAIN"), Model: folder, Backend: "cpu",
+		Prompts: os.Getenv("EXACTA_ENDPOINT_PROMPTS"), Requests: 8, MaxTokens: 128, Concurrency: []int{1, 4},
+	})
+	require.NoError(t, err)
+	require.Equal(t, audit.Pass, res.Tokens.Verdict, "%+v", res.Tokens)
+	for _, r := range res.Reports() {
+		require.NotEqual(t, audit.Fail, r.Verdict, "%+v", r)
+		t.Log(r.Audit, r.Verdict, r.Why, r.Notes)
+	}
 }

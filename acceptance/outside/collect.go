@@ -85,7 +85,7 @@ func Collect(ctx context.Context, c *Client, p Plan) (*Evidence, error) {
 		return nil, err
 	}
 	modes := []Mode{AsServed}
-	if s.Dialect.wire().off {
+	if r.switches(ctx) {
 		modes = append(modes, Off)
 	}
 	for _, n := range p.Concurrency {
@@ -124,6 +124,17 @@ func (r *collector) warm(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", r.c.base, a.Err)
 	}
 	return nil
+}
+
+// switches finds out whether a request can switch speculation off. llama-server
+// could for a time, and takes the field without heeding it in other versions.
+func (r *collector) switches(ctx context.Context) bool {
+	if !r.s.Dialect.wire().off {
+		return false
+	}
+	r.p.Progress("a request without speculation")
+	a := r.ask(ctx, r.c, r.s, r.p.Prompts[0], Off)
+	return a.Err == nil && a.Stated != nil && a.Stated.Proposed != nil && *a.Stated.Proposed == 0
 }
 
 // level runs the plan's requests with n in flight.

@@ -102,6 +102,6 @@ func (c *countsAudit) blinds() {
 		c.blind("whether an accept length is the one that a simulation was set to: give it with --declared")
 	}
 	if !c.opt.Lookup {
-		c.blind("whether the drafts that are counted were offered: a cap counted instead is seen only of a drafter that looks its drafts up (--drafter lookup)")
+		c.blind("whether the drafts that are counted were offered: a cap counted instead is seen only of a drafter that looks its drafts up (--drafter lookup), on a server whose pieces are steps")
 	}
 }

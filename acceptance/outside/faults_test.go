@@ -1,6 +1,8 @@
 package outside_test
 
 import (
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -175,4 +177,26 @@ func TestEightPercent(t *testing.T) {
 	}
 	require.Contains(t, res.Work.Blind[0], "work that is skipped")
 	require.Equal(t, []string{"yes", "if", "no"}, []string{res.Visible[0].Visible, res.Visible[1].Visible, res.Visible[2].Visible})
+}
+
+// TestSeeds catches each fault in 20 models of 20.
+func TestSeeds(t *testing.T) {
+	if os.Getenv("EXACTA_SOAK") == "" {
+		t.Skip("EXACTA_SOAK is not set")
+	}
+	for _, f := range []fakeserver.Fault{
+		fakeserver.WrongToken, fakeserver.Inflated, fakeserver.FewerSteps, fakeserver.ByCap, fakeserver.BonusAccepted,
+		fakeserver.OffByOne, fakeserver.Stuck, fakeserver.OneByOne,
+	} {
+		for i := range 20 {
+			for _, d := range dialects {
+				if f == fakeserver.ByCap && d != outside.VLLM {
+					continue // only vLLM's pieces and counters tell the steps that had no drafts
+				}
+				toy := &fakeserver.Toy{Seed: uint64(i + 100), K: 3, Hit: 0.75, Noise: 0.4, NoStop: true, Lookup: f == fakeserver.ByCap}
+				res := check(t, serve(d, toy, f), toy, plan(toy), outside.Options{Lookup: toy.Lookup})
+				require.True(t, slices.ContainsFunc(res.Reports(), func(r audit.Report) bool { return r.Verdict == audit.Fail }), "%s, %s, seed %d: %s", f, d, i, show(res))
+			}
+		}
+	}
 }

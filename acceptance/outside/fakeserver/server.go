@@ -43,6 +43,9 @@ type Server struct {
 	StepTime, PrefillTime time.Duration
 	// PerRequest sends what --per-request-spec-decode-metrics of vLLM adds.
 	PerRequest bool
+	// NoSwitch makes llama-server take a request's switch of speculation
+	// without heeding it.
+	NoSwitch bool
 	// TextOnly refuses token ids as a prompt, as some bare servers do; they are
 	// made from the text by Encode.
 	TextOnly bool
@@ -150,7 +153,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 	maxTokens := max(q.MaxTokens, q.NPredict, q.Sampling.Max)
 	var t *Trace
 	if err == nil && len(ids) > 0 {
-		t = s.Script.Trace(ids, maxTokens, q.NMax != nil && *q.NMax == 0)
+		t = s.Script.Trace(ids, maxTokens, q.NMax != nil && *q.NMax == 0 && !s.NoSwitch)
 	}
 	if t == nil {
 		w.WriteHeader(http.StatusBadRequest)

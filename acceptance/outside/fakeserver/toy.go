@@ -13,6 +13,8 @@ import (
 // two tokens. Token 0 ends a text. It is a Script, and also the judge and the
 // tokenizer of its own server.
 type Toy struct {
+	// Seed chooses the model.
+	Seed uint64
 	// K is the draft length.
 	K int
 	// Lookup drafts what followed the last token before; otherwise a drafter
@@ -52,10 +54,10 @@ func (t *Toy) Stops() []int32 { return []int32{0} }
 func (t *Toy) row(ids []int32, noise float64) []float32 {
 	last := uint64(ids[len(ids)-1])
 	seed := last
-	if r := rand.New(rand.NewPCG(last, 7)); r.Float64() < 0.75 && len(ids) > 1 {
+	if r := rand.New(rand.NewPCG(last, 7+t.Seed<<8)); r.Float64() < 0.75 && len(ids) > 1 {
 		seed = last<<20 | uint64(ids[len(ids)-2])<<1 | 1
 	}
-	r := rand.New(rand.NewPCG(seed, 11))
+	r := rand.New(rand.NewPCG(seed, 11+t.Seed<<8))
 	row := make([]float32, vocabulary)
 	for i := range row {
 		row[i] = float32(r.NormFloat64() * 1.5)
@@ -172,7 +174,7 @@ func within(row []float32, best, draft int32, units float64) bool {
 // Trace implements Script.
 func (t *Toy) Trace(prompt []int32, maxTokens int, plain bool) *Trace {
 	ids := append([]int32{}, prompt...)
-	r := rand.New(rand.NewPCG(uint64(len(prompt)), uint64(prompt[0])))
+	r := rand.New(rand.NewPCG(uint64(len(prompt))+t.Seed<<16, uint64(prompt[0])))
 	tr := &Trace{First: argmax(t.row(ids, t.Noise)), Finish: "length"}
 	ids = append(ids, tr.First)
 	if tr.First == 0 {
@@ -243,7 +245,7 @@ func (t *Toy) Encode(text string, _ bool) []int32 {
 func (t *Toy) Prompts(n, length int) [][]int32 {
 	out := make([][]int32, n)
 	for i := range out {
-		r := rand.New(rand.NewPCG(uint64(i), 3))
+		r := rand.New(rand.NewPCG(uint64(i), 3+t.Seed<<8))
 		for range length {
 			out[i] = append(out[i], int32(1+r.IntN(vocabulary-1)))
 		}
