@@ -153,20 +153,21 @@ func (d *mtp) Detach() {
 
 // Committed implements engine.Drafter.
 func (d *mtp) Committed(s *engine.Step) error {
-	d.Level(s.Queue, s.Batch, s.Kept, s.Next, s.Hidden)
+	d.Level(s)
 	return nil
 }
 
 // Level records the pass that brings the module's cache level with the target:
-// the kept rows of b, whose target hidden states are hidden, with the tokens
+// the kept rows of the batch, with their target hidden states and the tokens
 // after them. It depends on the tables alone, so it can be captured.
-func (d *mtp) Level(q kernels.Queue, b kernels.Batch, kept, next, hidden kernels.Buf) {
+func (d *mtp) Level(s *engine.Step) {
+	q, b := s.Queue, s.Batch
 	sh := d.shifted.Prefix(b.Spans, b.Rows, b.Spans)
 	sh.MaxLen = b.MaxLen
-	q.Shift(&sh, &b, kept, next)
-	h := d.net.Forward(q, &sh, d.layer, hidden)
+	q.Shift(&sh, &b, s.Kept, s.Next)
+	h := d.net.Forward(q, &sh, d.layer, s.Hidden)
 	last := d.last.Top(b.Spans)
-	q.Gather(last, hidden, sh.Logit)
+	q.Gather(last, s.Hidden, sh.Logit)
 	q.Scatter(d.targetHidden, last, sh.Seq)
 	q.Gather(last, h, sh.Logit)
 	q.Scatter(d.carry, last, sh.Seq)

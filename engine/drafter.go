@@ -52,10 +52,21 @@ type Step struct {
 	Spans []Span
 	// Batch is the device's view of the same spans, with Kept and Next (I32
 	// [Spans, 1]) in backend memory, and Hidden the final normed hidden
-	// states of its rows, BF16 [Rows, hidden]. All are overwritten by the
-	// next step: operations that read them are recorded now.
-	Batch              kernels.Batch
-	Kept, Next, Hidden kernels.Buf
+	// states of its rows, BF16 [Rows, hidden]. Taps are the residual streams
+	// that a Tapper asked for, side by side, BF16 [Rows, hidden*layers]. All
+	// are overwritten by the next step: operations that read them are
+	// recorded now.
+	Batch                    kernels.Batch
+	Kept, Next, Hidden, Taps kernels.Buf
+}
+
+// Tapper is a DeviceDrafter that drafts from residual streams inside the target,
+// too.
+type Tapper interface {
+	DeviceDrafter
+	// TapLayers says where they are tapped, by the number of layers run
+	// before.
+	TapLayers() []int
 }
 
 // Drafter proposes drafts for the sequences of one engine. Its methods are

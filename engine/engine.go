@@ -50,6 +50,7 @@ type drafterEntry struct {
 	Drafter
 	name   string
 	device DeviceDrafter // nil for host drafters
+	tap    int           // index of its tap; -1 for none
 	order  int
 	kept   kernels.Buf // kept table with other drafters' spans masked
 	asks   []*Ask
@@ -123,8 +124,13 @@ func (e *Engine) allocate() error {
 	}
 	lookahead := 0
 	firsts := map[*drafterEntry]int{}
+	var taps [][]int
 	for i, d := range e.drafters {
-		d.order = i
+		d.order, d.tap = i, -1
+		if t, ok := d.device.(Tapper); ok && len(t.TapLayers()) > 0 {
+			d.tap = len(taps)
+			taps = append(taps, t.TapLayers())
+		}
 		if d.device != nil {
 			firsts[d] = len(spec.Layers)
 			spec.Layers = append(spec.Layers, d.device.Layers()...)
@@ -137,7 +143,7 @@ func (e *Engine) allocate() error {
 	}
 	rows := max(cfg.BatchTokens, cfg.MaxDraft+1)
 	logitRows := min(rows, cfg.MaxSequences*(cfg.MaxDraft+1))
-	if err := e.m.Reserve(rows, logitRows); err != nil {
+	if err := e.m.Reserve(rows, logitRows, taps...); err != nil {
 		return err
 	}
 	if e.t, err = newTables(e.be, cfg.MaxSequences, rows, logitRows); err != nil {

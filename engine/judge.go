@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/sched"
 	"exacta.dev/exacta/kernels"
 )
@@ -117,16 +118,16 @@ func (e *Engine) commit(b kernels.Batch) {
 }
 
 // inform tells each drafter what its sequences committed.
-func (e *Engine) inform(b kernels.Batch, hidden kernels.Buf) error {
+func (e *Engine) inform(b kernels.Batch, out model.Output) error {
 	for _, d := range e.drafters {
-		if err := e.informDrafter(d, b, hidden); err != nil {
+		if err := e.informDrafter(d, b, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, hidden kernels.Buf) error {
+func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, out model.Output) error {
 	s := &e.w.stepSpan
 	*s = Step{Queue: e.q, Spans: s.Spans[:0]}
 	spans, rows := 0, 0
@@ -145,7 +146,7 @@ func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, hidden kernels.
 	}
 	from := e.cfg.Now()
 	if d.device != nil {
-		e.deviceView(d, s, b, hidden, spans, rows)
+		e.deviceView(d, s, b, out, spans, rows)
 	}
 	if err := d.Committed(s); err != nil {
 		for i := range e.w.items {
@@ -166,11 +167,14 @@ func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, hidden kernels.
 
 // deviceView gives a device drafter the batch cut behind its last span, with
 // other drafters' spans masked.
-func (e *Engine) deviceView(d *drafterEntry, s *Step, b kernels.Batch, hidden kernels.Buf, spans, rows int) {
+func (e *Engine) deviceView(d *drafterEntry, s *Step, b kernels.Batch, out model.Output, spans, rows int) {
 	maxLen := b.MaxLen
 	b = b.Prefix(spans, rows, min(b.LogitRows, int(b.Logit.Rows)))
 	b.MaxLen = maxLen
-	s.Batch, s.Hidden = b, hidden.Top(rows)
+	s.Batch, s.Hidden = b, out.Hidden.Top(rows)
+	if d.tap >= 0 {
+		s.Taps = out.Taps[d.tap].Top(rows)
+	}
 	s.Kept, s.Next = e.t.kept.Top(spans), e.t.next.Top(spans)
 	if len(s.Spans) == spans {
 		return

@@ -16,8 +16,9 @@ type LoopDrafter interface {
 	// (I32 [n, 1]): the ids go to column StatTop1 of stats (I32 [n,
 	// StatCols]). more says that step j+1 follows.
 	Draft(q kernels.Queue, stats, slots kernels.Buf, j int, more bool)
-	// Level records what Committed does, from the tables alone.
-	Level(q kernels.Queue, b kernels.Batch, kept, next, hidden kernels.Buf)
+	// Level records what Committed does, from the tables alone: s has no
+	// Spans.
+	Level(s *Step)
 }
 
 // Loop is the device-resident form of the speculative step for greedy
@@ -97,7 +98,7 @@ func (e *Engine) NewLoop(seqs []*Sequence, k, steps int) (*Loop, error) {
 		}
 	}
 	l := &Loop{q: e.q, seqs: slices.Clone(seqs), k: k, most: steps}
-	if err := l.capture(e, d); err != nil {
+	if err := l.capture(e, entry, d); err != nil {
 		return nil, err
 	}
 	for _, s := range l.seqs {
@@ -119,7 +120,7 @@ func (e *Engine) extend(s *Sequence, length int) error {
 	return nil
 }
 
-func (l *Loop) capture(e *Engine, d LoopDrafter) error {
+func (l *Loop) capture(e *Engine, entry *drafterEntry, d LoopDrafter) error {
 	n, rows := len(l.seqs), len(l.seqs)*(l.k+1)
 	if rows > int(e.t.batch.Token.Rows) || rows > int(e.stats.Rows) {
 		return fmt.Errorf("engine: a loop of %d rows; batch_tokens allows %d", rows, e.t.batch.Token.Rows)
@@ -158,7 +159,11 @@ func (l *Loop) capture(e *Engine, d LoopDrafter) error {
 		q.Stats(l.stats, out.Logits, e.cfg.Vocab, !e.cfg.NoHash)
 		q.Accept(kept, next, kernels.RuleGreedy, &b, l.stats)
 		q.Commit(e.caches, &b, kept)
-		d.Level(q, b, kept, next, out.Hidden)
+		step := Step{Queue: q, Batch: b, Kept: kept, Next: next, Hidden: out.Hidden}
+		if entry.tap >= 0 {
+			step.Taps = out.Taps[entry.tap]
+		}
+		d.Level(&step)
 	})
 	for i := range l.host {
 		l.host[i].out = make([]int32, n*(2+l.k))

@@ -117,7 +117,7 @@ func (e *Engine) runStep() (bool, error) {
 		return false, err
 	}
 	e.commit(batch)
-	if err := e.inform(batch, out.Hidden); err != nil {
+	if err := e.inform(batch, out); err != nil {
 		return false, err
 	}
 	e.w.draftWork = e.w.draftWork.Add(e.worked())

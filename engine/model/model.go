@@ -37,6 +37,7 @@ type Model struct {
 	s               scratch
 	hidden, sel     kernels.Buf
 	logits          kernels.Buf
+	taps            taps
 }
 
 // ropeSlack is the number of positions past MaxTokens that drafts may touch.
@@ -119,8 +120,10 @@ func (m *Model) PrefillMACs(n int) float64 {
 }
 
 // Reserve allocates activations for passes of at most rows rows of which
-// logitRows want logits. A second call replaces the first.
-func (m *Model) Reserve(rows, logitRows int) error {
+// logitRows want logits. Each of taps lists layers, by the number of layers run
+// before, after which Forward shall give the residual stream too; nothing is
+// allocated for none. A second call replaces the first.
+func (m *Model) Reserve(rows, logitRows int, taps ...[]int) error {
 	m.release()
 	c := m.Config
 	var err error
@@ -141,11 +144,12 @@ func (m *Model) Reserve(rows, logitRows int) error {
 		}
 	}
 	m.rows, m.logitRows = rows, logitRows
-	return nil
+	return m.taps.reserve(m, rows, taps)
 }
 
 func (m *Model) release() {
 	m.s.free(m.be)
+	m.taps.free(m.be)
 	for _, b := range []*kernels.Buf{&m.hidden, &m.sel, &m.logits} {
 		if !b.None() {
 			m.be.Free(*b)
@@ -159,16 +163,22 @@ func (m *Model) release() {
 type Output struct {
 	Hidden kernels.Buf // final normed hidden states, BF16 [b.Rows, HiddenSize]
 	Logits kernels.Buf // F32 [b.LogitRows, VocabSize], the rows of b.Logit
+	// Taps are, by tap of Reserve, the residual streams that it lists, side
+	// by side in its order, BF16 [b.Rows, HiddenSize*layers]. The slice is
+	// the model's, valid until the next pass is recorded.
+	Taps []kernels.Buf
 }
 
 // Forward records one pass over the batch: the only one there is. Its caches
 // are c's layers from 0 on. It never branches on the contents of b's tables.
 func (m *Model) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Caches) Output {
 	q.Embed(m.s.x.Top(b.Rows), m.embed, b.Token)
+	m.taps.record(q, m.s.x.Top(b.Rows), 0)
 	for i, bl := range m.blocks {
 		bl.forward(q, b, c.Layer(i), m.s)
+		m.taps.record(q, m.s.x.Top(b.Rows), i+1)
 	}
-	out := Output{Hidden: m.hidden.Top(b.Rows)}
+	out := Output{Hidden: m.hidden.Top(b.Rows), Taps: m.taps.top(b.Rows)}
 	q.Norm(out.Hidden, m.s.x.Top(b.Rows), m.norm)
 	if b.LogitRows > 0 {
 		out.Logits = m.logits.Top(b.LogitRows)
