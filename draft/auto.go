@@ -207,11 +207,11 @@ func (a *auto) Choose(asks []engine.LengthAsk) {
 	a.look(asks, c)
 }
 
-// warming returns a length that has not been measured yet: none, half, all.
+// warming returns a length that has not been measured yet: none, one, two, half, all.
 func (c *batchCost) warming(most, sequences int) (int, bool) {
-	for _, k := range []int{0, most, (most + 1) / 2} {
+	for _, k := range []int{0, min(1, most), min(2, most), most, (most + 1) / 2} {
 		if n := k * sequences; len(c.target) <= n || c.target[n].n < autoWarm {
-			if c.steps < 6*autoWarm { // the scheduler may never give this length
+			if c.steps < 10*autoWarm { // the scheduler may never give this length
 				return k, true
 			}
 		}
