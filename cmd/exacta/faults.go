@@ -27,9 +27,12 @@ three forms of a speed that is 8 % too high.
 Exit code 0: every run of every fault was caught, and no healthy run was flagged; 1:
 not so.
 
---json prints {faults: [{id, name, caught_by, evidence, also_by, caught, runs, report,
-...}], healthy_runs, false_alarms, alarms, not_checkable, seconds}; not_checkable counts
-the healthy runs that an audit could not judge.`,
+--json prints {faults: [{id, name, report: where it was seen in public, setup: the run
+that provokes it, caught_by: audits that failed in every run, also_by: audits that
+failed in some, evidence, caught: runs in which any audit failed, runs, expect: audits
+that have to find it, outside: what an endpoint shows of it}], healthy_runs,
+false_alarms, alarms: [{run, setup, audit, evidence}], not_checkable: healthy runs that
+an audit could not judge, by audit, seconds}.`,
 		Example: "  exacta faults\n  exacta faults --only B7,8c --seeds 3 --healthy 0",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opt.Only = only
