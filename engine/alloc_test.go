@@ -45,7 +45,7 @@ func TestForwardAllocatesNothing(t *testing.T) {
 		q.Chain(&b, caches, 0, first, rest)
 		out := m.Forward(q, &b, caches)
 		q.Stats(stats, out.Logits, vocab, true)
-		q.Commit(caches, &b, kept)
+		q.Commit(caches, &b, kept, kernels.Buf{})
 		if err := q.Read(bytesOf(host), stats).Wait(); err != nil {
 			t.Fatal(err)
 		}

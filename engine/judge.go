@@ -114,7 +114,7 @@ func (e *Engine) commit(b kernels.Batch) {
 	kept, next := e.t.kept.Top(b.Spans), e.t.next.Top(b.Spans)
 	e.q.Write(kept, int32Bytes(e.t.keptHost))
 	e.q.Write(next, int32Bytes(e.t.nextHost))
-	e.q.Commit(e.caches, &b, kept)
+	e.q.Commit(e.caches, &b, kept, kernels.Buf{})
 }
 
 // inform tells each drafter what its sequences committed.

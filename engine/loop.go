@@ -158,7 +158,7 @@ func (l *Loop) capture(e *Engine, entry *drafterEntry, d LoopDrafter) error {
 		out := e.m.Forward(q, &b, e.caches)
 		q.Stats(l.stats, out.Logits, e.cfg.Vocab, !e.cfg.NoHash)
 		q.Accept(kept, next, kernels.RuleGreedy, &b, l.stats)
-		q.Commit(e.caches, &b, kept)
+		q.Commit(e.caches, &b, kept, kernels.Buf{})
 		step := Step{Queue: q, Batch: b, Kept: kept, Next: next, Hidden: out.Hidden}
 		if entry.tap >= 0 {
 			step.Taps = out.Taps[entry.tap]

@@ -106,7 +106,7 @@ func (f *feeder) forward(start int, ids []int32, want int) model.Output {
 		q.Write(t.buf, raw)
 	}
 	out := f.m.Forward(q, &b, f.caches)
-	q.Commit(f.caches, &b, f.kept)
+	q.Commit(f.caches, &b, f.kept, kernels.Buf{})
 	return out
 }
 

@@ -8,6 +8,14 @@ package kernels
 //
 // Values in an idle row are computed or not as the backend likes; they reach
 // no other row.
+//
+// A span of at most MaxDraft+1 rows may be a tree: rows that share a parent, in
+// any order in which parents come before their children. A row sees the
+// committed prefix and its own ancestors, at the positions Start..Pos, and
+// nothing else of its span; a chain is the tree with one branch. Until the next
+// Commit the caches keep row i of a span in the place of position Start+i, so
+// a slot needs pages for Start+Len positions, and Commit with a path moves the
+// rows of the path to the places of their positions.
 type Batch struct {
 	// Per span, [Spans, 1].
 	Seq    Buf // cache slot

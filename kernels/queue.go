@@ -191,12 +191,18 @@ type Queue interface {
 	// target's choice for each row of b, which must want all its rows in
 	// order. kept, next I32 [Spans, 1].
 	Accept(kept, next Buf, r RuleID, b *Batch, target Buf)
-	// Commit makes the first kept[s] rows of each span part of its
-	// sequence: the slot's length becomes Start + kept[s], later rows are
-	// forgotten, and a Delta layer's state flips to the one at the last
-	// border that was kept. A span of more than MaxDraft+1 rows must be
-	// kept whole. Idle spans and kept[s] = 0 leave their slot alone.
-	Commit(c Caches, b *Batch, kept Buf)
+	// Commit makes kept[s] rows of each span part of its sequence: row
+	// path[RowOff+j] (relative to RowOff) becomes position Start+j, for j
+	// below kept[s]. They must be a path: the first one's parent is the
+	// committed prefix, and each other one's parent is the one before it.
+	// The slot's length becomes Start + kept[s], all other rows are
+	// forgotten, what the caches hold of the path moves to the places of
+	// its positions, and a Delta layer's state flips to the one at the last
+	// border that was kept. No path (the zero Buf) means rows 0..kept[s]-1.
+	// A span of more than MaxDraft+1 rows must be kept whole. Idle spans
+	// and kept[s] = 0 leave their slot alone. kept I32 [Spans, 1], path I32
+	// [Rows, 1].
+	Commit(c Caches, b *Batch, kept, path Buf)
 
 	// Reset empties a slot: length 0, zero states.
 	Reset(c Caches, slot int)

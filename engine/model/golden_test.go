@@ -85,7 +85,7 @@ func (r *runner) run(start int, ids, next []int32) (logits, mtp []float32) {
 	out := r.m.Forward(q, &b, r.caches)
 	logits = r.read(out.Logits)
 	q.Write(r.kept, binary.LittleEndian.AppendUint32(nil, uint32(len(ids))))
-	q.Commit(r.caches, &b, r.kept)
+	q.Commit(r.caches, &b, r.kept, kernels.Buf{})
 	if next != nil {
 		hidden := out.Hidden.Top(len(next))
 		mb := r.tables(start+1, next)

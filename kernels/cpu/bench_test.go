@@ -140,7 +140,7 @@ func (b *bench) forward(q kernels.Queue, t *kernels.Batch) {
 	}
 	q.MatMul(b.logits.Top(k), b.embed, x.Top(k), kernels.Linear{In: b.norm})
 	q.Stats(b.stats.Top(k), b.logits.Top(k), b.s.vocab, true)
-	q.Commit(b.c, t, b.kept)
+	q.Commit(b.c, t, b.kept, kernels.Buf{})
 }
 
 // program captures a pass of n rows at position start that commits nothing.

@@ -121,7 +121,7 @@ func (l *layerCase) step(spans ...todo) [][][]uint16 {
 	l.q.Write(l.proj.Top(b.Rows), raw16(rows))
 	l.q.Write(l.kept.Top(len(spans)), rawI32(kept))
 	l.op(&b, l.out.Top(b.Rows), l.proj.Top(b.Rows))
-	l.q.Commit(l.c, &b, l.kept.Top(len(spans)))
+	l.q.Commit(l.c, &b, l.kept.Top(len(spans)), kernels.Buf{})
 	all := l.get16(l.out.Top(b.Rows))
 	var out [][][]uint16
 	at := 0

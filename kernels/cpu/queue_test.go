@@ -90,7 +90,7 @@ func (m *model) record(q kernels.Queue) {
 	q.MatMul(m.logits, m.embed, m.x, kernels.Linear{In: m.norm})
 	q.Stats(m.stats, m.logits, 500, true)
 	q.Copy(m.first, m.stats.Columns(kernels.StatTop1, kernels.StatTop1+1))
-	q.Commit(m.c, &m.b, m.kept)
+	q.Commit(m.c, &m.b, m.kept, kernels.Buf{})
 }
 
 func (m *model) restart() {

@@ -67,7 +67,7 @@ func (l *layerCase) poisoned(bad float32, start, n, kept int) [][]uint16 {
 	l.q.Write(l.kept.Top(1), rawI32([]int32{int32(kept)}))
 	l.op(&b, l.out.Top(n), l.proj.Top(n))
 	if kept > 0 {
-		l.q.Commit(l.c, &b, l.kept.Top(1))
+		l.q.Commit(l.c, &b, l.kept.Top(1), kernels.Buf{})
 	}
 	all := l.get16(l.out.Top(n))
 	var out [][]uint16
@@ -81,7 +81,7 @@ func TestCommitRules(t *testing.T) {
 	l := newDeltaCase(t, 1, "", 1, 1, 16, 16, 4)
 	b := l.lay(l.full, piece{0, 0, testDraft + 2})
 	l.q.Write(l.kept.Top(1), rawI32([]int32{3}))
-	l.q.Commit(l.c, &b, l.kept.Top(1))
+	l.q.Commit(l.c, &b, l.kept.Top(1), kernels.Buf{})
 	require.ErrorContains(t, l.q.Err(), "commit: span 0 of 11 rows keeps 3; more than 10 rows are kept whole")
 }
 

@@ -222,7 +222,7 @@ func (w *worker) accept(o *tableOp) {
 }
 
 // Commit makes the first kept rows of each span part of its sequence.
-func (q *queue) Commit(c kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+func (q *queue) Commit(c kernels.Caches, b *kernels.Batch, kept, _ kernels.Buf) {
 	const op = "commit"
 	if q.off() {
 		return

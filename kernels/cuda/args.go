@@ -120,10 +120,23 @@ type acceptArgs struct {
 
 type commitArgs struct {
 	env
-	b               batchArgs
-	kept            view
-	length          driver.Ptr
-	slots, maxDraft int32
+	b                                       batchArgs
+	kept, path                              view
+	length, layers, table                   driver.Ptr
+	kv, conv                                driver.Ptr
+	state, records                          driver.Ptr
+	slotState, halfState, slotRec, slotConv uint64
+	slots, maxDraft, slotPages, pages       int32
+	ring, convRing, heads, _                int32
+}
+
+// commitLayer is CommitLayer: where one layer's parts lie.
+type commitLayer struct {
+	keys, values                                 uint64
+	state, kRec, uRec, gRec                      uint64
+	conv                                         uint64
+	kvHeads, dim                                 int32
+	kHeads, vHeads, kDim, vDim, channels, unused int32
 }
 
 // maxEntries is the number of page table entries that one launch sets.

@@ -27,6 +27,7 @@ type caches struct {
 	snaps   block // [Snapshots, sizes.state] floats
 	tails   block // [Snapshots, sizes.tail] BF16
 	deltas  block // a deltaLayer for each Delta layer
+	moves   block // a commitLayer for each layer
 
 	layers []layerPlace
 	sizes  cacheSizes
@@ -48,7 +49,9 @@ type cacheSizes struct {
 	page                       int64 // bytes of a page over all layers
 	state, records, conv, tail int64
 	ring, convRing             int
+	heads                      int // most value heads of a Delta layer
 	deltas                     []deltaLayer
+	moves                      []commitLayer
 }
 
 // checkSpec validates a cache geometry.
@@ -119,6 +122,9 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 			one := kernels.PageTokens * int64(l.KVHeads) * int64(l.HeadDim) * 2
 			z.page += 2 * one
 			p.keys, p.values = take(&kv, one*int64(spec.Pages)), take(&kv, one*int64(spec.Pages))
+			z.moves = append(z.moves, commitLayer{
+				keys: uint64(p.keys) / 2, values: uint64(p.values) / 2, kvHeads: int32(l.KVHeads), dim: int32(l.HeadDim),
+			})
 			continue
 		}
 		ring, c := int64(z.ring), int64(channels(l))
@@ -132,6 +138,11 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 		z.deltas = append(z.deltas, deltaLayer{
 			state: uint64(p.state), floats: uint64(floats), conv: uint64(p.conv), tail: uint64(p.tail),
 			channels: int32(c), tapsN: int32(l.Conv),
+		})
+		z.heads = max(z.heads, l.VHeads)
+		z.moves = append(z.moves, commitLayer{
+			state: uint64(p.state), kRec: uint64(p.kRec), uRec: uint64(p.uRec), gRec: uint64(p.gRec), conv: uint64(p.conv),
+			kHeads: int32(l.KHeads), vHeads: int32(l.VHeads), kDim: int32(l.KDim), vDim: int32(l.VDim), channels: int32(c),
 		})
 	}
 	return places, z
@@ -164,7 +175,7 @@ func (c *caches) allocate() error {
 	if c.length, err = c.be.newBuffer(kernels.Tables, kernels.I32, c.spec.Slots, 1); err != nil {
 		return err
 	}
-	const one = int64(unsafe.Sizeof(deltaLayer{}))
+	const one, move = int64(unsafe.Sizeof(deltaLayer{})), int64(unsafe.Sizeof(commitLayer{}))
 	for _, b := range []struct {
 		dst     *block
 		purpose kernels.Purpose
@@ -174,6 +185,7 @@ func (c *caches) allocate() error {
 		{&c.pages, kernels.Tables, 4 * slots * int64(c.spec.SlotPages), 0xff},
 		{&c.saved, kernels.Tables, 4 * snaps, 0xff},
 		{&c.deltas, kernels.Tables, one * int64(len(z.deltas)), 0},
+		{&c.moves, kernels.Tables, move * int64(len(z.moves)), 0},
 		{&c.kv, kernels.KV, z.page * int64(c.spec.Pages), 0},
 		{&c.state, kernels.State, 4 * slots * 2 * z.state, 0},
 		{&c.records, kernels.State, 4 * slots * z.records, 0},
@@ -185,17 +197,25 @@ func (c *caches) allocate() error {
 			return err
 		}
 	}
-	if len(z.deltas) == 0 {
+	if err := upload(c.be.q, c.moves, z.moves); err != nil {
+		return err
+	}
+	return upload(c.be.q, c.deltas, z.deltas)
+}
+
+// upload copies a table of structs to its block.
+func upload[T any](q *queue, b block, table []T) error {
+	if len(table) == 0 {
 		return nil
 	}
-	return c.be.q.upload(c.deltas.ptr, c.deltas.bytes, func(dst []byte) error {
-		copy(dst, unsafe.Slice((*byte)(unsafe.Pointer(&z.deltas[0])), c.deltas.bytes))
+	return q.upload(b.ptr, b.bytes, func(dst []byte) error {
+		copy(dst, unsafe.Slice((*byte)(unsafe.Pointer(&table[0])), b.bytes))
 		return nil
 	})
 }
 
 func (c *caches) blocks() []block {
-	return []block{c.pages, c.saved, c.deltas, c.kv, c.state, c.records, c.conv, c.snaps, c.tails}
+	return []block{c.pages, c.saved, c.deltas, c.moves, c.kv, c.state, c.records, c.conv, c.snaps, c.tails}
 }
 
 // ID returns the number that layer handles carry.

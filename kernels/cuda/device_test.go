@@ -133,7 +133,7 @@ func TestFaultsBecomeErrors(t *testing.T) {
 		}},
 		{"commit: span 0: 5 rows kept of 4", func(f *faulty) { f.commit(5) }},
 		{"commit: span 0: 1 rows kept of 4; a span of more than MaxDraft+1", func(f *faulty) { f.commit(1) }},
-		{"commit: span 0: the first 4 rows of 4 are not a chain", func(f *faulty) {
+		{"commit: span 0: the 4 rows kept of 4 do not follow each other", func(f *faulty) {
 			f.q.Write(f.b.Parent, packed(-1, 0, 0, 1))
 			f.commit(4)
 		}},
@@ -208,5 +208,5 @@ func (f *faulty) attend() {
 
 func (f *faulty) commit(n int32) {
 	f.q.Write(f.kept, packed(n))
-	f.q.Commit(f.cs, &f.b, f.kept)
+	f.q.Commit(f.cs, &f.b, f.kept, kernels.Buf{})
 }

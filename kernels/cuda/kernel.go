@@ -15,7 +15,7 @@ import (
 var sources embed.FS
 
 // sourceFiles are the files of src that are compiled, each behind common.cuh.
-var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables"}
+var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit"}
 
 // architectures are the compute capabilities that the sources are compiled for:
 // the first of each generation, whose cubins later ones of it run too.
@@ -42,6 +42,8 @@ const (
 	kChain
 	kShift
 	kAccept
+	kCommitFold
+	kCommitRows
 	kCommit
 	kSetPages
 	kSlotCopy
@@ -74,7 +76,9 @@ var kernelTable = [numKernels]struct {
 	kChain:        {"tables", "chain", unsafe.Sizeof(chainArgs{})},
 	kShift:        {"tables", "shift", unsafe.Sizeof(shiftArgs{})},
 	kAccept:       {"tables", "accept", unsafe.Sizeof(acceptArgs{})},
-	kCommit:       {"tables", "commit", unsafe.Sizeof(commitArgs{})},
+	kCommitFold:   {"commit", "commit_fold", unsafe.Sizeof(commitArgs{})},
+	kCommitRows:   {"commit", "commit_rows", unsafe.Sizeof(commitArgs{})},
+	kCommit:       {"commit", "commit", unsafe.Sizeof(commitArgs{})},
 	kSetPages:     {"tables", "set_pages", unsafe.Sizeof(pagesArgs{})},
 	kSlotCopy:     {"tables", "slot_copy", unsafe.Sizeof(slotArgs{})},
 	kSetLength:    {"tables", "set_length", unsafe.Sizeof(lengthArgs{})},

@@ -75,7 +75,7 @@ func (l *loop) step(q kernels.Queue) {
 	out := l.m.Forward(q, &l.b, l.cs)
 	q.Stats(l.stats.Top(l.b.Rows), out.Logits, l.m.Config.VocabSize, true)
 	q.Accept(l.kept, l.next, kernels.RuleGreedy, &l.b, l.stats.Top(l.b.Rows))
-	q.Commit(l.cs, &l.b, l.kept)
+	q.Commit(l.cs, &l.b, l.kept, kernels.Buf{})
 	l.draft(q, &l.b, &l.shifted, l.kept, l.next, out.Hidden.Top(l.b.Rows))
 	l.redraft(q)
 }

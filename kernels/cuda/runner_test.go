@@ -178,7 +178,7 @@ func (r *runner) pass(slot, start int, ids []int32) (model.Output, kernels.Batch
 	out := r.m.Forward(r.q, &b, r.cs)
 	r.q.Stats(r.stats.Top(len(ids)), out.Logits, r.m.Config.VocabSize, true)
 	r.q.Write(r.kept.Top(1), packed(int32(len(ids))))
-	r.q.Commit(r.cs, &b, r.kept.Top(1))
+	r.q.Commit(r.cs, &b, r.kept.Top(1), kernels.Buf{})
 	return out, b
 }
 

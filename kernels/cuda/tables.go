@@ -60,16 +60,29 @@ func (q *queue) Accept(kept, next kernels.Buf, rule kernels.RuleID, b *kernels.B
 	})
 }
 
-// Commit makes the first kept rows of each span part of its sequence.
-func (q *queue) Commit(cs kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+// Commit makes a path of kept rows of each span part of its sequence. The launches
+// that move rows are left out where there is no path.
+func (q *queue) Commit(cs kernels.Caches, b *kernels.Batch, kept, path kernels.Buf) {
 	q.do(opCommit, func() {
 		c := q.caches(cs.ID())
 		a := commitArgs{env: q.head(), b: q.batch(b), kept: q.table(kept, "kept", b.Spans)}
 		if q.bad != nil {
 			return
 		}
+		if !path.None() {
+			a.path = q.table(path, "path", b.Rows)
+		}
+		z := c.sizes
 		a.length, a.slots, a.maxDraft = q.be.bufs[c.length.ID].ptr, int32(c.spec.Slots), int32(c.spec.MaxDraft)
+		a.layers, a.table, a.slotPages, a.pages = c.moves.ptr, c.pages.ptr, int32(c.spec.SlotPages), int32(c.spec.Pages)
+		a.kv, a.conv, a.state, a.records = c.kv.ptr, c.conv.ptr, c.state.ptr, c.records.ptr
+		a.slotState, a.halfState, a.slotRec, a.slotConv = uint64(2*z.state), uint64(z.state), uint64(z.records), uint64(z.conv)
+		a.ring, a.convRing, a.heads = int32(z.ring), int32(z.convRing), int32(z.heads)
 		*args[commitArgs](q) = a
+		if !path.None() {
+			q.launch(kCommitFold, len(c.layers)*z.heads, b.Spans, 0)
+			q.launch(kCommitRows, len(c.layers), b.Spans, 0)
+		}
 		q.launch(kCommit, 1, 1, 0)
 	})
 }

@@ -107,10 +107,10 @@ func (r *recorder) Accept(kept, next kernels.Buf, rule kernels.RuleID, b *kernel
 }
 
 // Commit records a commit.
-func (r *recorder) Commit(c kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+func (r *recorder) Commit(c kernels.Caches, b *kernels.Batch, kept, path kernels.Buf) {
 	o := &operands{be: r.be}
-	cs, t, k := o.find(c.ID()), o.batch(b, "batch"), o.buf(kept, "kept")
-	r.record("commit", o, func(q kernels.Queue) { q.Commit(cs, t, k) })
+	cs, t, k, p := o.find(c.ID()), o.batch(b, "batch"), o.buf(kept, "kept"), o.optional(path, "path")
+	r.record("commit", o, func(q kernels.Queue) { q.Commit(cs, t, k, p) })
 }
 
 // Reset records the emptying of a slot.

@@ -64,7 +64,7 @@ func testReplayState(t *testing.T, s suite) {
 	p, err := r.q.Capture(kernels.GraphKey{Name: "layers", Spans: 2, Rows: 5}, func(q kernels.Queue) {
 		q.Delta(m.out[0].Top(5), m.proj[0].Top(5), m.cs.Layer(0), &b, layers[0].delta)
 		q.Attend(m.out[1].Top(5), m.proj[1].Top(5), m.cs.Layer(1), &b, layers[1].attn)
-		q.Commit(m.cs, &b, m.kept.Top(2))
+		q.Commit(m.cs, &b, m.kept.Top(2), kernels.Buf{})
 	})
 	require.NoError(t, err)
 	for at := 0; at < len(rows); {

@@ -73,7 +73,7 @@ var misuses = []misuse{
 	}},
 	{"commit", func(r *rig, m *machine) {
 		b := r.batch(2, 4, 4)
-		r.q.Commit(m.cs, &b, r.alloc(kernels.I32, 1, 1))
+		r.q.Commit(m.cs, &b, r.alloc(kernels.I32, 1, 1), kernels.Buf{})
 	}},
 	{"reset", func(r *rig, m *machine) { r.q.Reset(m.cs, 7) }},
 	{"setpages", func(r *rig, m *machine) { r.q.SetPages(m.cs, 0, 1, []int32{0, 1}) }},

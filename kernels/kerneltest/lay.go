@@ -48,7 +48,7 @@ func (m *machine) lay(pieces []piece, spans, rows int, shuffle bool) *placed {
 // another slot, a start far away.
 func (l *placed) write(m *machine, b kernels.Batch) {
 	seq, start, length, off := make([]int32, l.spans), make([]int32, l.spans), make([]int32, l.spans), make([]int32, l.spans)
-	kept := make([]int32, l.spans)
+	kept, path := make([]int32, l.spans), make([]int32, l.rows)
 	token, pos, parent, span := make([]int32, l.rows), make([]int32, l.rows), make([]int32, l.rows), make([]int32, l.rows)
 	for i := range seq {
 		seq[i] = -1
@@ -64,6 +64,12 @@ func (l *placed) write(m *machine, b kernels.Batch) {
 		s := l.span[i]
 		seq[s], start[s], length[s], off[s] = int32(p.slot), int32(p.start), int32(len(p.rows)), int32(l.off[i])
 		kept[s] = int32(p.kept)
+		for j := range p.kept {
+			path[l.off[i]+j] = int32(j)
+			if p.path != nil {
+				path[l.off[i]+j] = int32(p.path[j])
+			}
+		}
 		depth := make([]int, len(p.rows))
 		for j := range p.rows {
 			up := j - 1
@@ -82,7 +88,7 @@ func (l *placed) write(m *machine, b kernels.Batch) {
 		x   []int32
 	}{
 		{b.Seq, seq}, {b.Start, start}, {b.Len, length}, {b.RowOff, off}, {b.Token, token},
-		{b.Pos, pos}, {b.Parent, parent}, {b.Span, span}, {m.kept.Top(l.spans), kept},
+		{b.Pos, pos}, {b.Parent, parent}, {b.Span, span}, {m.kept.Top(l.spans), kept}, {m.path.Top(l.rows), path},
 	} {
 		m.q.Write(w.dst, packInts(w.x))
 	}

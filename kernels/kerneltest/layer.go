@@ -97,6 +97,7 @@ type machine struct {
 	cs     kernels.Caches
 	batch  kernels.Batch // the largest bucket
 	kept   kernels.Buf
+	path   kernels.Buf // rows that are kept, by row
 	proj   []kernels.Buf
 	out    []kernels.Buf
 	width  int             // columns of a row, all layers
@@ -115,7 +116,7 @@ func (r *rig) machine(slots, slotPages, maxDraft, snapshots int, layers ...*laye
 	r.t.Helper()
 	spec := kernels.CacheSpec{Slots: slots, Pages: slots * slotPages, SlotPages: slotPages, MaxDraft: maxDraft, Snapshots: snapshots}
 	m := &machine{rig: r, layers: layers, batch: r.batch(bucketSpans, bucketRows, 1), mapped: map[int]int{}, given: map[int][]int32{}}
-	m.kept = r.alloc(kernels.I32, bucketSpans, 1)
+	m.kept, m.path = r.alloc(kernels.I32, bucketSpans, 1), r.alloc(kernels.I32, bucketRows, 1)
 	for _, l := range layers {
 		spec.Layers = append(spec.Layers, l.spec)
 		m.proj = append(m.proj, r.alloc(kernels.BF16, bucketRows, l.proj))
@@ -134,7 +135,7 @@ func (r *rig) machine(slots, slotPages, maxDraft, snapshots int, layers ...*laye
 // close frees what the machine holds, but not the layers.
 func (m *machine) close() {
 	b := m.batch
-	bufs := append([]kernels.Buf{m.kept, b.Seq, b.Start, b.Len, b.RowOff, b.Token, b.Pos, b.Parent, b.Span, b.Logit}, m.proj...)
+	bufs := append([]kernels.Buf{m.kept, m.path, b.Seq, b.Start, b.Len, b.RowOff, b.Token, b.Pos, b.Parent, b.Span, b.Logit}, m.proj...)
 	for _, b := range append(bufs, m.out...) {
 		m.be.Free(b)
 	}
@@ -175,6 +176,7 @@ type piece struct {
 	rows        [][]float32
 	parent      []int // nil is a chain
 	kept        int   // rows to commit; -1: no commit at all
+	path        []int // the rows to commit; nil: the first ones
 }
 
 // plain is the bucket that fits exactly, spans in order.
@@ -205,11 +207,15 @@ func (m *machine) step(pieces []piece, spans, rows int, shuffle bool) [][][]byte
 			m.q.Delta(out, proj, m.cs.Layer(i), &b, layer.delta)
 		}
 	}
+	var path kernels.Buf
 	for _, p := range pieces {
 		commit = commit && p.kept >= 0
+		if p.path != nil {
+			path = m.path.Top(rows)
+		}
 	}
 	if commit {
-		m.q.Commit(m.cs, &b, m.kept.Top(spans))
+		m.q.Commit(m.cs, &b, m.kept.Top(spans), path)
 	}
 	reads := make([][]byte, len(m.layers))
 	var last kernels.Ticket

@@ -83,7 +83,7 @@ func (r *rig) decode(model *toy, prompt []int32, n int) *transcript {
 	for at := 0; len(out.tokens) < n; at++ {
 		r.spansOf(b, []int32{0}, []int32{int32(at)}, []int32{token})
 		model.target(r.q, cs, &b, stats)
-		r.q.Commit(cs, &b, kept)
+		r.q.Commit(cs, &b, kept, kernels.Buf{})
 		st := readStats(r.ints(stats))
 		if at+1 < len(prompt) {
 			token = prompt[at+1]
@@ -146,7 +146,7 @@ func (l *loop) prefill(slots []int32, prompts [][]int32) {
 	stats := l.stats.Top(loopSpans)
 	l.target(r.q, l.cs, &b, stats)
 	r.q.Copy(l.next, stats.Columns(kernels.StatTop1, kernels.StatTop1+1))
-	r.q.Commit(l.cs, &b, l.kept)
+	r.q.Commit(l.cs, &b, l.kept, kernels.Buf{})
 	l.redraft(r.q, &b, &shifted)
 }
 
@@ -169,7 +169,7 @@ func (l *loop) iterate(q kernels.Queue) {
 	q.Chain(&l.b, l.cs, 0, l.next, l.drafts)
 	l.target(q, l.cs, &l.b, l.stats)
 	q.Accept(l.kept, l.next, kernels.RuleGreedy, &l.b, l.stats)
-	q.Commit(l.cs, &l.b, l.kept)
+	q.Commit(l.cs, &l.b, l.kept, kernels.Buf{})
 	l.redraft(q, &l.b, &l.shifted)
 }
 

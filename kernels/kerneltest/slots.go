@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"exacta.dev/exacta/kernels"
 )
 
 // testSlots checks what happens to slots between spans: sharing of pages,
@@ -136,50 +134,6 @@ func testRemap(t *testing.T, s suite) {
 		m.q.Restore(m.cs, 1, -1, 128)
 		m.play(false, chunks(9), &track{name: "shared whole", rows: rows, want: want, slot: 1, at: 128, end: 150})
 	}
-}
-
-// testTrees verifies trees: every row must equal the row that plain decoding of
-// its path gives.
-func testTrees(t *testing.T, s suite) {
-	if !s.o.Trees {
-		t.Skip("the backend does not claim trees")
-	}
-	r := s.rig(t, 54)
-	for _, n := range []int{5, 50, 120} {
-		testTree(r, "attend", []*layer{r.attnLayer(attnShapes[0])}, n)
-		testTree(r, "hybrid", r.hybrid(), n)
-	}
-}
-
-func testTree(r *rig, name string, layers []*layer, n int) {
-	r.t.Helper()
-	parent := []int{-1, 0, 1, 0, 3, 3, 2, 4}
-	base := r.machine(1, 3, 0, 0, layers...)
-	prefix, nodes := base.sequence(n), base.sequence(len(parent))
-	want := make([][]byte, len(parent))
-	for i := range parent {
-		var path [][]float32
-		for j := i; j >= 0; j = parent[j] {
-			path = append([][]float32{nodes[j]}, path...)
-		}
-		base.reset(0)
-		out := base.baseline(append(append([][]float32(nil), prefix...), path...))
-		want[i] = out[len(out)-1]
-	}
-	m := r.machine(2, 3, 7, 0, layers...)
-	tr := &track{rows: prefix, want: base.prefixBytes(prefix), slot: 1, end: n}
-	m.play(false, chunks(40), tr)
-	m.ensure(1, n+8)
-	got := m.step([]piece{{slot: 1, start: n, rows: nodes, parent: parent, kept: 3}}, 3, 12, true)[0]
-	for i := range parent {
-		r.same(kernels.BF16, want[i], got[i], "%s: node %d of a tree at %d", name, i, n)
-	}
-	// The first chain was kept: rows 0, 1, 2.
-	rows := append(append([][]float32(nil), prefix...), nodes[:3]...)
-	rows = append(rows, m.sequence(20)...)
-	m.play(false, verify(5), &track{name: name + " after a tree", rows: rows, want: base.prefixBytes(rows), slot: 1, at: n + 3, end: len(rows)})
-	m.close()
-	base.close()
 }
 
 // prefixBytes empties slot 0 and returns the baseline of rows.

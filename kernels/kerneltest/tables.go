@@ -98,7 +98,7 @@ func (r *rig) setLength(c kernels.Caches, slot, n int) {
 	b := r.batch(1, n, 1)
 	r.q.Write(b.Seq, packInts([]int32{int32(slot)}))
 	r.writeChain(b, 0, n)
-	r.q.Commit(c, &b, r.putInts(1, 1, int32(n)))
+	r.q.Commit(c, &b, r.putInts(1, 1, int32(n)), kernels.Buf{})
 }
 
 // writeChain fills the tables of a batch of one span of n rows, Seq aside.
@@ -241,7 +241,7 @@ func testCommit(t *testing.T, s suite) {
 	b := r.batch(4, 24, 24)
 	long := make([]int32, 11)
 	r.spansOf(b, []int32{2, 0, -1, 1}, []int32{0, 0, 0, 0}, []int32{5, 6, 7, 8}, []int32{5, 6, 7}, nil, long)
-	r.q.Commit(c, &b, r.putInts(4, 1, 2, 0, 0, 11))
+	r.q.Commit(c, &b, r.putInts(4, 1, 2, 0, 0, 11), kernels.Buf{})
 	require.Equal(t, []int32{0, 11, 2, 0}, r.ints(c.Len()))
 	r.q.Reset(c, 1)
 	require.Equal(t, []int32{0, 0, 2, 0}, r.ints(c.Len()))

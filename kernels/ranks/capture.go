@@ -118,9 +118,9 @@ func (c *capture) Accept(kept, next kernels.Buf, r kernels.RuleID, b *kernels.Ba
 }
 
 // Commit captures a commit.
-func (c *capture) Commit(cs kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+func (c *capture) Commit(cs kernels.Caches, b *kernels.Batch, kept, path kernels.Buf) {
 	t := *b
-	c.add(func(l *local) { l.Commit(cs, &t, kept) })
+	c.add(func(l *local) { l.Commit(cs, &t, kept, path) })
 }
 
 // Reset captures the emptying of a slot.

@@ -199,9 +199,9 @@ func (v *voices) Accept(kept, next kernels.Buf, r kernels.RuleID, b *kernels.Bat
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Accept(kept, next, r, &t, target) })
 }
 
-func (v *voices) Commit(c kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+func (v *voices) Commit(c kernels.Caches, b *kernels.Batch, kept, path kernels.Buf) {
 	t := *b
-	v.do(func(be *ranks.Backend, q kernels.Queue) { q.Commit(of(c, be), &t, kept) })
+	v.do(func(be *ranks.Backend, q kernels.Queue) { q.Commit(of(c, be), &t, kept, path) })
 }
 
 func (v *voices) Reset(c kernels.Caches, slot int) {

@@ -104,9 +104,9 @@ func (l *local) Accept(kept, next kernels.Buf, r kernels.RuleID, b *kernels.Batc
 }
 
 // Commit commits what was kept.
-func (l *local) Commit(c kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+func (l *local) Commit(c kernels.Caches, b *kernels.Batch, kept, path kernels.Buf) {
 	if l.ready() {
-		l.in.Commit(c, b, kept)
+		l.in.Commit(c, b, kept, path)
 	}
 }
 

@@ -156,22 +156,37 @@ func (a *attention) prefix(sp *span) (*attnRows, error) {
 	return r, nil
 }
 
-// store appends the span's keys and values to the cache. Of several rows of a
-// tree at one position the first is kept: the rows that Commit can keep are the
-// first ones.
+// store keeps the span's keys and values in the cache, row i in the place of
+// position start+i; see compact.
 func (a *attention) store(sp *span, r *attnRows) error {
-	last := sp.start - 1
-	for i, pos := range sp.pos {
-		if pos <= last {
-			continue
-		}
-		last = pos
-		page, err := a.c.page(sp.slot, pos)
+	for i := range sp.n {
+		page, err := a.c.page(sp.slot, sp.start+i)
 		if err != nil {
 			return err
 		}
-		copy(a.kv.at(a.kv.k, page, pos), r.k[i])
-		copy(a.kv.at(a.kv.v, page, pos), r.v[i])
+		copy(a.kv.at(a.kv.k, page, sp.start+i), r.k[i])
+		copy(a.kv.at(a.kv.v, page, sp.start+i), r.v[i])
+	}
+	return nil
+}
+
+// compact moves the keys and values of a path to the places of its positions.
+// Rows only move down, each to a place that nothing later on the path needs.
+func (c *caches) compact(kv *kvStore, sp *span, path []int) error {
+	for j, i := range path {
+		if i == j {
+			continue
+		}
+		from, err := c.page(sp.slot, sp.start+i)
+		if err != nil {
+			return err
+		}
+		to, err := c.page(sp.slot, sp.start+j)
+		if err != nil {
+			return err
+		}
+		copy(kv.at(kv.k, to, sp.start+j), kv.at(kv.k, from, sp.start+i))
+		copy(kv.at(kv.v, to, sp.start+j), kv.at(kv.v, from, sp.start+i))
 	}
 	return nil
 }

@@ -6,20 +6,25 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
-// Commit makes the first kept rows of each span part of its sequence.
-func (r *recorder) Commit(cs kernels.Caches, b *kernels.Batch, kept kernels.Buf) {
+// Commit makes a path of kept rows of each span part of its sequence.
+func (r *recorder) Commit(cs kernels.Caches, b *kernels.Batch, kept, path kernels.Buf) {
 	r.add("commit", func() (func() error, error) {
 		o := operands{be: r.be}
 		c, t := o.find(cs.ID()), o.batch(b, "batch")
 		keep := o.table(kept, "kept", b.Spans)
+		var along view
+		if !path.None() {
+			along = o.table(path, "path", b.Rows)
+		}
 		return func() error {
 			spans, err := t.active(c.spec.Slots)
 			if err != nil {
 				return err
 			}
 			for i := range spans {
-				if err := c.commit(&spans[i], keep.int(spans[i].index)); err != nil {
-					return fmt.Errorf("span %d: %w", spans[i].index, err)
+				sp := &spans[i]
+				if err := c.commit(sp, keep.int(sp.index), along); err != nil {
+					return fmt.Errorf("span %d: %w", sp.index, err)
 				}
 			}
 			return nil
@@ -27,7 +32,23 @@ func (r *recorder) Commit(cs kernels.Caches, b *kernels.Batch, kept kernels.Buf)
 	})
 }
 
-func (c *caches) commit(sp *span, kept int) error {
+// keptPath returns the rows that a span keeps, in order of position.
+func (sp *span) keptPath(kept int, along view) ([]int, error) {
+	path, before := make([]int, kept), -1
+	for j := range path {
+		i := j
+		if along.b != nil {
+			i = along.int(sp.off + j)
+		}
+		if i < 0 || i >= sp.n || sp.parent[i] != before {
+			return nil, fmt.Errorf("row %d is kept at depth %d of %d; rows that are kept follow each other from the committed prefix on", i, j, kept)
+		}
+		path[j], before = i, i
+	}
+	return path, nil
+}
+
+func (c *caches) commit(sp *span, kept int, along view) error {
 	switch {
 	case kept < 0 || kept > sp.n:
 		return fmt.Errorf("%d rows kept of %d", kept, sp.n)
@@ -36,13 +57,15 @@ func (c *caches) commit(sp *span, kept int) error {
 	case kept == 0:
 		return nil
 	}
-	for i := range kept {
-		if sp.parent[i] != i-1 {
-			return fmt.Errorf("the first %d rows are not a chain", kept)
-		}
+	path, err := sp.keptPath(kept, along)
+	if err != nil {
+		return err
 	}
 	for i, d := range c.delta {
 		if d == nil {
+			if err := c.compact(c.attn[i], sp, path); err != nil {
+				return err
+			}
 			continue
 		}
 		slot := &d.slots[sp.slot]
@@ -51,7 +74,7 @@ func (c *caches) commit(sp *span, kept int) error {
 		}
 		from := slot.after[0]
 		if !slot.tentative.whole {
-			from = slot.after[kept-1]
+			from = slot.after[path[kept-1]]
 		}
 		slot.committed.copyFrom(from)
 		slot.tentative = tentative{}

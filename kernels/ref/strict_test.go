@@ -48,7 +48,7 @@ func (h *hybrid) commit(b *kernels.Batch, kept int32) {
 	k, err := h.be.Alloc(kernels.Tables, kernels.I32, 1, 1)
 	require.NoError(h.t, err)
 	h.set(k, kept)
-	h.q.Commit(h.cs, b, k)
+	h.q.Commit(h.cs, b, k, kernels.Buf{})
 }
 
 // TestStrict lists what a caller may not do and other backends need not notice.
@@ -70,7 +70,7 @@ func TestStrict(t *testing.T) {
 		"row 1 belongs to span 0, its Span is -1":                   func(h *hybrid) { b := h.chain(0, 2); h.set(b.Span, 0, -1); h.delta(b) },
 		"span 0: slot 5 of 2":                                       func(h *hybrid) { b := h.chain(0, 2); h.set(b.Seq, 5); h.delta(b) },
 		"span 0: length 9 of a bucket with at most 2":               func(h *hybrid) { b := h.chain(0, 2); h.set(b.Len, 9); h.delta(b) },
-		"the first 3 rows are not a chain": func(h *hybrid) {
+		"row 2 is kept at depth 2 of 3": func(h *hybrid) {
 			b := h.chain(0, 3)
 			h.set(b.Parent, -1, 0, 0)
 			h.set(b.Pos, 0, 1, 1)

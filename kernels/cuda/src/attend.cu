@@ -1,8 +1,9 @@
 // Attention over paged keys and values. Keys are read in splits of SPLIT at
 // absolute positions; softmax is computed afresh in each split and the splits
-// are combined upwards. A chain reads all its keys from the cache; a row of a
-// tree reads the committed prefix from the cache and its own path from the
-// projection, through the same functions, so it sees the same bits.
+// are combined upwards. Row i of a span is kept in the place of position
+// start + i until it is committed; a row reads the committed prefix at its
+// positions and its own path at the places of the path's rows, which in a chain
+// are their positions.
 
 enum { MAX_HEAD = 256 };
 
@@ -64,22 +65,19 @@ INLINE long long cached(const AttendArgs& a, i32 slot, i32 pos, i32 kvh) {
 	return (((long long)page * PAGE + pos % PAGE) * a.kv_heads + kvh) * a.dim;
 }
 
-// Appends keys and values at the rows' positions: grid (rows, kv heads), one
-// warp's work. Only rows whose depth is their index can be committed, and only
-// they are appended.
+// Appends keys and values at the rows' places: grid (rows, kv heads), one warp's
+// work.
 KERNEL(attend_append, AttendArgs) {
 	__shared__ float buf[MAX_HEAD];
 	const i32 r = blockIdx.x, kvh = blockIdx.y, lane = threadIdx.x;
 	Span s;
 	if (lane >= 32 || !span_of(a.e, a.b, a.slots, r, s)) return;
-	if (s.pos != s.start + s.row) return;
-	const i32 pos = s.pos;
-	long long at = cached(a, s.slot, pos, kvh);
+	long long at = cached(a, s.slot, s.start + s.row, kvh);
 	if (at < 0) {
-		if (lane == 0) fail(a.e, FAULT_PAGE, r, pos, a.slot_pages);
+		if (lane == 0) fail(a.e, FAULT_PAGE, r, s.start + s.row, a.slot_pages);
 		return;
 	}
-	head_row(a, buf, key_in(a, r, kvh), r, pos, false, lane);
+	head_row(a, buf, key_in(a, r, kvh), r, s.pos, false, lane);
 	const u16* v = value_in(a, r, kvh);
 	for (i32 i = lane; i < a.dim; i += 32) {
 		a.keys[at + i] = f2bf(buf[i]);
@@ -89,7 +87,7 @@ KERNEL(attend_append, AttendArgs) {
 
 // One block per (row, query head).
 KERNEL(attend, AttendArgs) {
-	__shared__ float q[MAX_HEAD], own[WARPS][MAX_HEAD], p[SPLIT], red[THREADS];
+	__shared__ float q[MAX_HEAD], p[SPLIT], red[THREADS];
 	__shared__ i32 path[WINDOW];
 	const i32 r = blockIdx.x, h = blockIdx.y, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, d = a.dim;
 	Span s;
@@ -99,10 +97,11 @@ KERNEL(attend, AttendArgs) {
 	if (tree && tid == 0) {
 		i32 i = s.row;
 		for (i32 depth = pos - s.start; depth >= 0; depth--) {
-			path[depth] = s.off + i;
+			path[depth] = i;
 			i = max(parent_of(a.e, a.b, s, i), 0);
 		}
 	}
+	const auto place = [&](i32 j) { return tree && j >= s.start ? s.start + path[j - s.start] : j; };
 	if (h == 0 && tid == 0) {
 		atomicAdd(&a.e.work[WORK_ATTEND_ROWS], 1ull);
 		atomicAdd(&a.e.work[WORK_KV_TOKENS], (u64)max(0, pos + 1 - a.first));
@@ -117,16 +116,10 @@ KERNEL(attend, AttendArgs) {
 		const i32 lo = max(s0, a.first), hi = min(s0 + SPLIT, pos + 1);
 		for (i32 j = lo + warp; j < hi; j += WARPS) {
 			float dot = 0;
-			if (tree && j >= s.start) {
-				i32 row = path[j - s.start];
-				head_row(a, own[warp], key_in(a, row, kvh), row, j, false, lane);
-				for (i32 i = lane; i < d; i += 32) dot = fmaf(q[i], own[warp][i], dot);
-			} else {
-				long long at = cached(a, s.slot, j, kvh);
-				if (at < 0 && lane == 0) fail(a.e, FAULT_PAGE, r, j, a.slot_pages);
-				if (at >= 0)
-					for (i32 i = lane; i < d; i += 32) dot = fmaf(q[i], bf2f(a.keys[at + i]), dot);
-			}
+			const long long at = cached(a, s.slot, place(j), kvh);
+			if (at < 0 && lane == 0) fail(a.e, FAULT_PAGE, r, place(j), a.slot_pages);
+			if (at >= 0)
+				for (i32 i = lane; i < d; i += 32) dot = fmaf(q[i], bf2f(a.keys[at + i]), dot);
 			dot = warp_sum(dot);
 			if (lane == 0) p[j - s0] = dot * a.scale;
 		}
@@ -145,14 +138,9 @@ KERNEL(attend, AttendArgs) {
 		sum = block_sum(sum, red);
 		float acc[2] = {0, 0};
 		for (i32 j = lo; j < hi; j++) {
-			const u16* v;
-			if (tree && j >= s.start) {
-				v = value_in(a, path[j - s.start], kvh);
-			} else {
-				long long at = cached(a, s.slot, j, kvh);
-				if (at < 0) continue;
-				v = a.values + at;
-			}
+			const long long at = cached(a, s.slot, place(j), kvh);
+			if (at < 0) continue;
+			const u16* v = a.values + at;
 			const float w = p[j - s0];
 			if (tid < d) acc[0] = fmaf(w, bf2f(v[tid]), acc[0]);
 			if (tid + THREADS < d) acc[1] = fmaf(w, bf2f(v[tid + THREADS]), acc[1]);

@@ -104,40 +104,6 @@ KERNEL(accept, AcceptArgs) {
 	}
 }
 
-struct CommitArgs {
-	Env e;
-	Batch b;
-	Table kept;
-	i32* length;
-	i32 slots, max_draft;
-};
-LAYOUT(CommitArgs, commit);
-
-// One block. The states of Delta layers follow the committed length.
-KERNEL(commit, CommitArgs) {
-	for (i32 i = threadIdx.x; i < a.b.spans; i += THREADS) {
-		Span s;
-		if (!span_at(a.e, a.b, a.slots, i, s)) continue;
-		const i32 k = a.kept.at(i);
-		if (k < 0 || k > s.len) {
-			fail(a.e, FAULT_KEPT, i, k, s.len);
-			continue;
-		}
-		if (k == 0) continue;
-		if (k < s.len && s.len > a.max_draft + 1) {
-			fail(a.e, FAULT_WHOLE, i, k, s.len);
-			continue;
-		}
-		bool chained = true;
-		for (i32 j = 0; j < k; j++) chained &= a.b.parent.at(s.off + j) == j - 1;
-		if (!chained) {
-			fail(a.e, FAULT_TREE, i, k, s.len);
-			continue;
-		}
-		a.length[s.slot] = s.start + k;
-	}
-}
-
 enum { MAX_ENTRIES = 512 };
 
 struct PagesArgs {
