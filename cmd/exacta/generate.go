@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,7 +107,8 @@ type generatedToken struct {
 	Simulated bool `json:"simulated,omitempty"`
 }
 
-func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error {
+// check names the first flag that is out of range.
+func (f *generateFlags) check() error {
 	if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
 		return fmt.Errorf("--color %q; use auto, always or never", f.color)
 	}
@@ -129,7 +128,11 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if err == nil {
 		err = verify.Serves(rule, f.sampling.Params(0))
 	}
-	if err != nil {
+	return err
+}
+
+func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error {
+	if err := f.check(); err != nil {
 		return err
 	}
 	l, err := f.load(0)
@@ -276,38 +279,4 @@ func (g *generated) usage() string {
 		line += fmt.Sprintf("; simulated %s, real accept length %.2f: the text means nothing", g.Simulation, g.real)
 	}
 	return line
-}
-
-// painter writes tokens as text, coloured by their kind.
-type painter struct {
-	w      io.Writer
-	dec    *tokenizer.Decoder
-	colour bool
-}
-
-var colours = map[string]string{"accepted": "\x1b[32m", string(engine.NextCorrection): "\x1b[31m", string(engine.NextBonus): "\x1b[36m"}
-
-func (p *painter) record(r *engine.Record) {
-	for i, id := range r.EmittedIDs {
-		p.write(p.dec.Push(id), kindOf(r, i))
-	}
-}
-
-func (p *painter) write(text, kind string) {
-	if c := colours[kind]; p.colour && c != "" && text != "" {
-		// A colour must not run over a line's end.
-		text = c + strings.ReplaceAll(text, "\n", "\x1b[0m\n"+c) + "\x1b[0m"
-	}
-	fmt.Fprint(p.w, text)
-}
-
-func (p *painter) flush() { fmt.Fprintln(p.w, p.dec.Flush()) }
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
