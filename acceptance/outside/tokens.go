@@ -65,8 +65,8 @@ func Tokens(ctx context.Context, ev *Evidence, judge Judge, tok Tokenizer, opt O
 	t := &tokensAudit{ledger: newLedger("tokens", ev.Server.Address), ev: ev, judge: judge, tok: tok, opt: opt, count: map[int32]int64{}}
 	t.fig.NearTie = opt.nearTie()
 	if v := ev.Server.Vocab; v > 0 {
-		// A model may pad its vocabulary, so a few ids more are no other model.
-		t.check("vocabulary", v >= judge.Vocab() && v < judge.Vocab()+1024, "",
+		// Vocabularies are padded, so a few ids more or fewer are no other model.
+		t.check("vocabulary", max(v, judge.Vocab())-min(v, judge.Vocab()) < 1024, "",
 			"the server's model has a vocabulary of %d, the one given here %d: they are not the same model", v, judge.Vocab())
 	}
 	seen := map[string]bool{} // answers already judged, by prompt and ids
@@ -118,8 +118,8 @@ func (t *tokensAudit) form(a *Answer) {
 	t.text(a)
 }
 
-// text compares an answer's text with its ids. The text may lack the end: a
-// character of which not all bytes have come, and the text of a stop token.
+// text compares an answer's text with its ids, but for characters of which not
+// all bytes have come, and for the text of a stop token.
 func (t *tokensAudit) text(a *Answer) {
 	if t.tok == nil {
 		return
@@ -129,7 +129,7 @@ func (t *tokensAudit) text(a *Answer) {
 		want = all
 	}
 	trim := func(s string) string {
-		return strings.TrimRight(strings.TrimPrefix(s, " "), string(utf8.RuneError))
+		return strings.ReplaceAll(strings.TrimPrefix(s, " "), string(utf8.RuneError), "")
 	}
 	got, full := trim(a.Text), trim(want)
 	same := got == full || strings.HasPrefix(got, full) && a.Finish == "stop" && len(got)-len(full) < 32
@@ -272,7 +272,7 @@ func (t *tokensAudit) blinds() {
 	}
 	for _, l := range t.ev.Levels {
 		for _, a := range l.Answers {
-			if a.Err == nil && !a.Exact {
+			if a.Err == nil && !a.Exact && a.Text != "" {
 				t.blind("the server gives no token ids: its text was tokenised again, which can give other tokens than were generated")
 				return
 			}

@@ -86,6 +86,7 @@ high}], conditional, by_depth: [{below, rate}], histogram}}, simulations: {NAME:
 	complete(cmd, "only", experiments.Audits)
 	complete(cmd, "replay", []string{"auto", "forced", "both"})
 	cmd.ValidArgsFunction = directories
+	addOutside(cmd, o)
 	return cmd
 }
 
