@@ -130,6 +130,9 @@ func (a *asm) prefetch(s gemmShape, u int) {
 	if s.vecs < 4 {
 		hint = "PREFETCHT1"
 		for v := range s.vecs {
+			if s.vecs*s.rows == 1 {
+				break // does so little that the second level is near enough
+			}
 			a.f("PREFETCHT0 %d(SI)", 4096+256*u+64*v)
 		}
 	}

@@ -142,11 +142,14 @@ func (a *asm) stage512(rows, tmp, mask int, masked bool) {
 }
 
 // fmaStep writes one pair of k: the odd elements for every accumulator, then the
-// even ones. Vectors are taken in groups that leave a register to broadcast to; a
-// single vector has the broadcast in its multiply-add, being the only one to use it.
+// even ones. Vectors are taken in groups that leave a register to broadcast to.
 func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
 	group := min(s.vecs, 31-first-1)
 	a.prefetch(s, u)
+	if s.vecs == 1 {
+		a.fmaStepOne(s, first, mask, u)
+		return
+	}
 	for _, even := range []bool{false, true} {
 		for g := 0; g < s.vecs; g += group {
 			n := min(group, s.vecs-g)
@@ -165,15 +168,24 @@ func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
 				if even {
 					off += stageHalf
 				}
-				if s.vecs == 1 {
-					a.f("VFMADD231PS.BCST %d(R11), Z%d, Z%d", off, first, s.acc(r, 0))
-					continue
-				}
 				a.f("VBROADCASTSS %d(R11), Z%d", off, b)
 				for i := range n {
 					a.f("VFMADD231PS Z%d, Z%d, Z%d", first+i, b, s.acc(r, g+i))
 				}
 			}
+		}
+	}
+}
+
+// fmaStepOne is fmaStep of a single vector, where loads are as scarce as arithmetic:
+// the weights are loaded once, and a multiply-add broadcasts its own activation.
+func (a *asm) fmaStepOne(s gemmShape, first, mask, u int) {
+	a.f("VMOVDQU32 %d(SI), Z%d", 256*u, first)
+	a.f("VPANDD Z%d, Z%d, Z%d", first, mask, first+1)
+	a.f("VPSLLD $16, Z%d, Z%d", first, first)
+	for half, w := range []int{first + 1, first} {
+		for r := range s.rows {
+			a.f("VFMADD231PS.BCST %d(R11), Z%d, Z%d", r*stageRow+half*stageHalf+4*u, w, s.acc(r, 0))
 		}
 	}
 }
