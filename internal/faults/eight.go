@@ -13,7 +13,7 @@ import (
 // forcing them leaves the output as it is without simulation.
 func known(k int, spec string) trial.Setup {
 	s := simulated(k, spec)
-	s.Drafter = trial.Known
+	s.Drafter, s.Requests, s.MaxNew = trial.Known, 4, 24
 	return s
 }
 

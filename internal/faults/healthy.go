@@ -12,7 +12,7 @@ import (
 func Healthy(i int) trial.Setup {
 	r := rand.New(rand.NewPCG(uint64(i), 0x6865616c))
 	s := trial.Setup{
-		Requests: 2 + r.IntN(2), MaxNew: 12 + r.IntN(21), K: 1 + r.IntN(7),
+		Requests: 2 + i%4/3, MaxNew: 12 + r.IntN(15), K: 1 + r.IntN(7),
 		PromptLen: pick(r, 8, 24, 40, 58), PromptStep: 1 + r.IntN(5),
 	}
 	s.Drafter = [...]string{"mtp", "ngram", "mtp", "suffix", "mtp", ""}[i%6]

@@ -12,7 +12,7 @@ import (
 
 // simulated is the run of most simulation faults.
 func simulated(k int, spec string) trial.Setup {
-	return trial.Setup{Drafter: "mtp", K: k, Simulation: spec, Requests: 4, MaxNew: 24}
+	return trial.Setup{Drafter: "mtp", K: k, Simulation: spec, Requests: 3, MaxNew: 20}
 }
 
 // simulationFaults are B1 to B8 and B26: the forms in which simulated acceptance

@@ -1,6 +1,7 @@
 package mutants
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Mutant is one change of one file.
@@ -15,6 +17,8 @@ type Mutant struct {
 	// File is the changed file, below the module's root.
 	File string
 	Line int
+	// Text is the line as it was.
+	Text string
 	// Kind is the kind of change, Change what it does to the text.
 	Kind, Change string
 	// Source is the whole changed file.
@@ -23,7 +27,7 @@ type Mutant struct {
 
 // String names the mutant.
 func (m Mutant) String() string {
-	return fmt.Sprintf("%s:%d %s: %s", m.File, m.Line, m.Kind, m.Change)
+	return fmt.Sprintf("%s:%d %s: %s in %.70q", m.File, m.Line, m.Kind, m.Change, m.Text)
 }
 
 // Files are the files that are mutated: rules, and what an engine does with
@@ -73,8 +77,10 @@ func (m *mutator) source(n ast.Node) string {
 func (m *mutator) replace(kind string, from, to token.Pos, text string) {
 	a, b := m.offset(from), m.offset(to)
 	source := append(append(append([]byte(nil), m.text[:a]...), text...), m.text[b:]...)
+	begin := bytes.LastIndexByte(m.text[:a], '\n') + 1
+	line, _, _ := bytes.Cut(m.text[begin:], []byte("\n"))
 	m.out = append(m.out, Mutant{
-		File: m.file, Line: m.fset.Position(from).Line, Kind: kind,
+		File: m.file, Text: strings.TrimSpace(string(line)), Line: m.fset.Position(from).Line, Kind: kind,
 		Change: fmt.Sprintf("%.40q becomes %.40q", m.text[a:b], text), Source: source,
 	})
 }

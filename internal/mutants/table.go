@@ -67,13 +67,18 @@ func Spread(list []Mutant, n, first int) []Mutant {
 }
 
 // reasons are why a mutant that changes behaviour is right not to be caught, by
-// file and what its change does.
-var reasons = []struct{ file, change, why string }{}
+// file and what stands in the changed line.
+var reasons = []struct{ file, text, why string }{
+	{
+		"engine/sched/commit.go", "if r.Kept == it.Rows",
+		"the prefix cache loses its snapshots: fewer hits, so more is computed, rightly and as recorded",
+	},
+}
 
 // Reason says why a mutant is not caught, where that is known.
 func Reason(m Mutant) string {
 	for _, r := range reasons {
-		if r.file == m.File && strings.Contains(m.Change, r.change) {
+		if r.file == m.File && strings.Contains(m.Text, r.text) {
 			return r.why
 		}
 	}
