@@ -44,12 +44,14 @@ func AuditEndpoint(ctx context.Context, o EndpointOptions) (res *outside.Result,
 	if err != nil {
 		return nil, err
 	}
+	defer client.Close()
 	client.Key = o.Key
 	plan := outside.Plan{Requests: o.Requests, Concurrency: o.Concurrency, MaxTokens: o.MaxTokens, Progress: o.Progress}
 	if o.Plain != "" {
 		if plan.Plain, err = outside.NewClient(o.Plain); err != nil {
 			return nil, err
 		}
+		defer plan.Plain.Close()
 		plan.Plain.Key = o.Key
 	}
 	entry, err := registry.Open(o.Model)

@@ -72,7 +72,7 @@ func TestServerThatIsNone(t *testing.T) {
 			}
 			client, err := outside.NewClient(at)
 			require.NoError(t, err)
-			defer client.HTTP.CloseIdleConnections()
+			defer client.Close()
 			_, err = outside.Collect(t.Context(), client, plan(honest()))
 			require.ErrorContains(t, err, c.want)
 		})
@@ -169,4 +169,38 @@ func TestBadPlans(t *testing.T) {
 		_, err := outside.Collect(t.Context(), c, p)
 		require.ErrorContains(t, err, "at least 1 each")
 	}
+}
+
+// Requests that fail among others are no fault of the tokens, and leave the audit
+// without a verdict.
+func TestSomeRequestsFail(t *testing.T) {
+	toy := honest()
+	s := serve(outside.VLLM, toy, "")
+	h, n := s.Handler(), 0
+	var ev *outside.Evidence
+	synctest.Test(t, func(t *testing.T) {
+		client, stop := fakeserver.Pipe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				if n++; n%5 == 0 {
+					http.Error(w, "overloaded", http.StatusServiceUnavailable)
+					return
+				}
+			}
+			h.ServeHTTP(w, r)
+		}))
+		defer stop()
+		c, err := outside.NewClient("http://server")
+		require.NoError(t, err)
+		c.HTTP = client
+		p := plan(toy)
+		p.Concurrency = []int{1}
+		ev, err = outside.Collect(t.Context(), c, p)
+		require.NoError(t, err)
+	})
+	res, err := outside.Audit(t.Context(), ev, toy, toy, outside.Options{})
+	require.NoError(t, err)
+	require.Equal(t, audit.NotCheckable, res.Tokens.Verdict, show(res))
+	require.Contains(t, res.Tokens.Why, "3 of 16 requests failed; the first: ")
+	require.Contains(t, res.Tokens.Why, "status 503")
+	require.Equal(t, audit.NotCheckable, res.Counts.Verdict, show(res))
 }

@@ -44,12 +44,18 @@ func NewClient(address string) (*Client, error) {
 		return nil, fmt.Errorf("endpoint: leave user and password out of the address of %s", u.Host)
 	}
 	u.RawQuery, u.Fragment = "", ""
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 256
+	transport.DisableCompression = true // a stream's pieces shall come as they are sent
 	return &Client{
-		HTTP:    &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		HTTP:    &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		Timeout: time.Minute, Total: 10 * time.Minute, MaxBody: 64 << 20,
 		base: strings.TrimSuffix(strings.TrimRight(u.String(), "/"), "/v1"),
 	}, nil
 }
+
+// Close closes idle connections.
+func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
 // Address is the server's address without /v1.
 func (c *Client) Address() string { return c.base }

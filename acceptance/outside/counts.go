@@ -15,6 +15,7 @@ type countsAudit struct {
 	l       *Level
 	t       *totals
 	foreign string // why the counters aren't ours alone
+	broken  string // why a level's counters can't be compared
 	claimed bool   // some figure of acceptance was claimed
 }
 
@@ -39,6 +40,8 @@ func Counts(ev *Evidence, opt Options) (audit.Report, []Figures) {
 	c.blinds()
 	why := ""
 	switch {
+	case c.broken != "":
+		why = c.broken
 	case c.foreign != "":
 		why = c.foreign
 	case !c.claimed && ev.Server.NoCounters != "":
@@ -96,7 +99,8 @@ func (c *countsAudit) traffic() bool {
 		return true
 	}
 	if c.t.requests < len(c.l.Answers) {
-		c.skip("requests", "%s: a request failed, and how it was counted isn't known", c.where())
+		c.broken = fmt.Sprintf("%s: a request failed, and how it was counted isn't known", c.where())
+		c.skip("requests", "%s", c.broken)
 		return false
 	}
 	r, p, g := float64(c.t.requests), float64(c.t.prompts), float64(c.t.tokens)

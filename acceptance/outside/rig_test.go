@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"exacta.dev/exacta/acceptance/audit"
 	"exacta.dev/exacta/acceptance/outside"
 	"exacta.dev/exacta/acceptance/outside/fakeserver"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // honest is a toy model whose drafter is right in most positions.
 func honest() *fakeserver.Toy { return &fakeserver.Toy{K: 3, Hit: 0.7, Noise: 0.4} }

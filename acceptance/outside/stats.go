@@ -3,6 +3,8 @@ package outside
 import (
 	"math"
 	"slices"
+
+	"exacta.dev/exacta/acceptance/audit"
 )
 
 // runAlpha is the chance of a false alarm that all statistical tests of one
@@ -45,27 +47,16 @@ func binomialCritical(n int64, p, alpha float64) int64 {
 	return lo
 }
 
-// upperRate and lowerRate are exact (Clopper-Pearson) one-sided bounds of a
-// rate of which k of n were seen.
+// upperRate and lowerRate are exact one-sided bounds of a rate of which k of n
+// were seen.
 func upperRate(k, n int64, alpha float64) float64 {
-	return solveRate(func(p float64) bool { return 1-binomialTail(k+1, n, p) > alpha })
+	_, high := audit.ClopperPearson(min(k, n), n, 2*alpha)
+	return high
 }
 
 func lowerRate(k, n int64, alpha float64) float64 {
-	return solveRate(func(p float64) bool { return binomialTail(k, n, p) <= alpha })
-}
-
-// solveRate returns the rate up to which inside holds.
-func solveRate(inside func(p float64) bool) float64 {
-	lo, hi := 0.0, 1.0
-	for range 60 {
-		if mid := (lo + hi) / 2; inside(mid) {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	low, _ := audit.ClopperPearson(k, n, 2*alpha)
+	return low
 }
 
 // betaRegular is the regularised incomplete beta function I_x(a, b), by the

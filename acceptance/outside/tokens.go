@@ -56,7 +56,9 @@ type tokensAudit struct {
 	opt   Options
 	fig   TokenFigures
 	count map[int32]int64 // of tokens, over all answers
-	wrong int64           // of those, the ones that were wrong
+
+	failed int   // requests
+	first  error // of the first of them
 }
 
 // Tokens judges every token of every answer by a model of the same weights. tok
@@ -82,6 +84,9 @@ func Tokens(ctx context.Context, ev *Evidence, judge Judge, tok Tokenizer, opt O
 	t.pairs()
 	t.blinds()
 	why := ""
+	if t.failed > 0 {
+		why = fmt.Sprintf("%d of %d requests failed; the first: %v", t.failed, t.failed+int(t.line("answers").Checked), t.first)
+	}
 	if t.fig.Judged == 0 {
 		why = "no token could be judged"
 		if t.fig.Ambiguous > 0 {
@@ -94,7 +99,9 @@ func Tokens(ctx context.Context, ev *Evidence, judge Judge, tok Tokenizer, opt O
 // form checks an answer's frame: its end, its lengths, its text.
 func (t *tokensAudit) form(a *Answer) {
 	if a.Err != nil {
-		t.check("answers", false, a.ID, "a request failed: %v", a.Err)
+		if t.failed++; t.first == nil {
+			t.first = a.Err
+		}
 		return
 	}
 	t.check("answers", true, "", "")
@@ -183,7 +190,6 @@ func (t *tokensAudit) one(a *Answer, i int, p position) {
 		t.fig.NearTies++
 	default:
 		t.fig.Wrong++
-		t.wrong++
 	}
 	t.check("first choice or near tie", near, a.ID, "token %d at output position %d is %.1f units of BF16 rounding below the first choice, %d; a near tie is at most %.1f",
 		p.token, i, p.gap, p.top, t.opt.nearTie())
