@@ -19,6 +19,7 @@ func TestCostIsCounted(t *testing.T) {
 	defer s.close()
 	lab := s.lab()
 	defer lab.Close()
+	require.NoError(t, lab.openForce())
 	f, err := newFeederOf(s.m, cfg.Context, 64)
 	require.NoError(t, err)
 	defer f.close()
@@ -31,7 +32,6 @@ func TestCostIsCounted(t *testing.T) {
 		out := f.forward(span.start, ids[span.start:span.start+span.rows], span.want)
 		logits := span.rows - span.want
 		if logits > 0 {
-			require.NoError(t, lab.openForce())
 			s.be.Queue().Stats(lab.stats.Top(logits), out.Logits, s.entry.Vocab(), true)
 		}
 		got := s.be.Work().Sub(before)
