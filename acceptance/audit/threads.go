@@ -27,7 +27,6 @@ type thread struct {
 	seqStep  int32
 	sequence int64
 	pre      int32
-	decoding bool
 }
 
 // thread checks a record after those before it.
