@@ -46,11 +46,11 @@ func recordedScript(t *testing.T, s *session, simulation string) *fakeserver.Rec
 	return script
 }
 
-func outsideSession(t *testing.T) *session {
+func outsideSession(t *testing.T, promptTokens int) *session {
 	t.Helper()
 	cfg := Default()
 	cfg.MaxNew = 96
-	cfg.Prompts = Prompts{Limit: 8, MaxTokens: longestPrompt}
+	cfg.Prompts = Prompts{Limit: 8, MaxTokens: promptTokens}
 	cfg.Strategies = []Strategy{{Drafter: "mtp", K: []int{3}}}
 	s, err := open(cfg, nil)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func auditRecorded(t *testing.T, s *session, srv *fakeserver.Server) *outside.Re
 // What the real engine decoded passes in each dialect, every token the judge's
 // first choice; what a fault made of it doesn't.
 func TestOutsideAuditOfRealDecoding(t *testing.T) {
-	s := outsideSession(t)
+	s := outsideSession(t, 48)
 	script := recordedScript(t, s, "")
 	for _, d := range []outside.Dialect{outside.VLLM, outside.SGLang, outside.LlamaCpp} {
 		res := auditRecorded(t, s, &fakeserver.Server{Dialect: d, Script: script})
@@ -107,7 +107,7 @@ func TestOutsideAuditOfRealDecoding(t *testing.T) {
 
 // A simulated run of the real engine shows in its tokens.
 func TestOutsideAuditSeesSimulation(t *testing.T) {
-	s := outsideSession(t)
+	s := outsideSession(t, 48)
 	res := auditRecorded(t, s, &fakeserver.Server{Dialect: outside.VLLM, Script: recordedScript(t, s, "length=2.6")})
 	require.Equal(t, audit.Fail, res.Tokens.Verdict)
 	checks := map[string]bool{}
@@ -119,7 +119,7 @@ func TestOutsideAuditSeesSimulation(t *testing.T) {
 }
 
 func TestAuditEndpoint(t *testing.T) {
-	s := outsideSession(t)
+	s := outsideSession(t, longestPrompt)
 	script := recordedScript(t, s, "")
 	srv := httptest.NewServer((&fakeserver.Server{Dialect: outside.VLLM, Script: script, K: 3, StepTime: time.Millisecond}).Handler())
 	defer srv.Close()

@@ -54,7 +54,7 @@ func (c *countsAudit) ratios(a *Answer, s *Stated) {
 			c.check("I1 accept length", nearly(*s.AcceptLength, want, 0.001), a.ID, "an accept length of %.4f is stated, %s are %.4f", *s.AcceptLength, what, want)
 		}
 		if s.Proposed != nil && c.t.k > 0 {
-			c.check("I2 drafts <= steps x k", *s.Proposed <= *s.Steps*int64(c.t.k), a.ID, "%d drafts in %d steps of at most %d (%s)", *s.Proposed, *s.Steps, c.t.k, c.t.kFrom)
+			c.check("I2 drafts <= steps x k", *s.Proposed <= *s.Steps*int64(c.t.width), a.ID, "%d drafts in %d steps of at most %d (%s)", *s.Proposed, *s.Steps, c.t.width, c.t.kFrom)
 		}
 	}
 	if s.AcceptRate == nil || s.Accepted == nil || s.Proposed == nil || *s.Proposed == 0 {

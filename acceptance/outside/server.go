@@ -16,6 +16,9 @@ type Server struct {
 	Vocab int `json:"vocab,omitempty"`
 	// K is the draft length, 0 where it isn't told.
 	K int `json:"k,omitempty"`
+	// Width is the most drafts that a step verifies, more than K in a tree; 0
+	// where it isn't told.
+	Width int `json:"width,omitempty"`
 	// Simulated is what the server says of a simulated acceptance.
 	Simulated string `json:"simulated,omitempty"`
 	// Counted says whether there are counters, NoCounters why not.
@@ -85,8 +88,9 @@ func (c *Client) more(ctx context.Context, s *Server) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", c.base, err)
 	}
-	if s.K = info.Steps; s.K == 0 && info.Drafts > 1 {
-		s.K = info.Drafts - 1
+	s.Width = max(0, info.Drafts-1)
+	if s.K = info.Steps; s.K == 0 {
+		s.K = s.Width
 	}
 	if len(info.States) > 0 && info.States[0].Simulated > 0 {
 		s.Simulated = fmt.Sprintf("accept length %g", info.States[0].Simulated)

@@ -10,6 +10,7 @@ type totals struct {
 
 	k     int
 	kFrom string
+	width int // drafts of a step, more than k in a tree
 
 	// The claims: counters, or else sums of what was said by request.
 	steps, proposed, accepted *float64
@@ -111,6 +112,7 @@ func (t *totals) joint() []float64 {
 
 // findK finds the draft length.
 func (t *totals) findK(s *Server, opt Options) {
+	defer func() { t.width = max(t.k, s.Width) }()
 	switch {
 	case opt.K > 0:
 		t.k, t.kFrom = opt.K, "given"
