@@ -164,3 +164,24 @@ func TestDeterministic(t *testing.T) {
 		require.Equal(t, texts[0], texts[1], name)
 	}
 }
+
+// Step times that grow with what a step accepts are seen, in the presence of a
+// machine that drifts; drift alone is not.
+func TestFlatSees(t *testing.T) {
+	w := theWorld(t)
+	base := w.run(t, setup{drafter: "mtp", k: 3, rule: "greedy", simulate: "length=2.5", requests: 1, maxNew: 400, endless: true, params: sample.Params{Seed: 3}, engine: engine.Config{MaxSequences: 1}})
+	for _, slope := range []int64{0, 8} { // per cent of a step for each accepted draft
+		b := base.copied()
+		for i, r := range b.records {
+			drift := int64(1_000_000 + 300*i + 20_000*(i%3))
+			r.TotalNs = drift + drift*slope/100*int64(r.Accepted)
+			r.DraftNs, r.VerifyNs = 1000, r.TotalNs*9/10
+		}
+		got := failing(t, b, "work")
+		if slope == 0 {
+			require.Empty(t, got)
+		} else {
+			require.Equal(t, []string{"step time does not depend on accept length"}, got)
+		}
+	}
+}
