@@ -13,7 +13,7 @@ import (
 // rowFaults are B18, B21, B25 and skipped rows: what a row of the target's pass
 // is computed from.
 func rowFaults() []Fault {
-	staggered := trial.Setup{Drafter: "mtp", K: 3, MaxNew: 20, Requests: 5, Concurrency: 3}
+	staggered := trial.Setup{Drafter: "mtp", K: 3, MaxNew: 20, Requests: 5, Concurrency: 3, Chunk: 16, BatchTokens: 48}
 	return []Fault{
 		{
 			ID: "B18", Name: "numerics depend on the number of rows", Report: "transformers #39421; llama.cpp #25618; sglang #34734",

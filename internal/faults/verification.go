@@ -88,7 +88,7 @@ func ruleFaults() []Fault {
 		},
 		{
 			ID: "B16", Name: "penalties without the drafts before the row", Report: "sglang, one penalty vector for all draft positions; vllm #26586",
-			Setup: trial.Setup{Drafter: trial.Known, K: 7, MaxNew: 32, Requests: 3, Params: sample.Params{RepetitionPenalty: 1.2, FrequencyPenalty: 0.5}},
+			Setup: trial.Setup{Drafter: trial.Known, K: 7, MaxNew: 32, Requests: 5, Params: sample.Params{RepetitionPenalty: 1.3, FrequencyPenalty: 0.7}},
 			arm: func(*arming) trial.Wiring {
 				return withRule(true, func(_ engine.Verifier, v *engine.Verification) (engine.Verdict, error) {
 					return walked(v, func(row int) (int32, error) { return v.Sampler.Argmax(v.Logits(row), nil) })
