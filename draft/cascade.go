@@ -170,8 +170,16 @@ func (d *cascade) Committed(s *engine.Step) error {
 			q.from = -1
 		}
 	}
+	from := 0
 	for i := range d.stages {
-		if err := d.stages[i].Committed(s); err != nil {
+		step := *s
+		if dev := d.stages[i].device; dev != nil && len(dev.TapLayers()) > 0 {
+			// The stage's columns of the taps of all.
+			width := int(s.Hidden.Cols) * len(dev.TapLayers())
+			step.Taps = s.Taps.Columns(from, from+width)
+			from += width
+		}
+		if err := d.stages[i].Committed(&step); err != nil {
 			return fmt.Errorf("%s: %w", d.stages[i].Name(), err)
 		}
 	}
@@ -276,6 +284,16 @@ func (d *deviceCascade) Layers() (layers []kernels.LayerSpec) {
 	for i := range d.stages {
 		if dev := d.stages[i].device; dev != nil {
 			layers = append(layers, dev.Layers()...)
+		}
+	}
+	return layers
+}
+
+// TapLayers implements engine.DeviceDrafter: the stages' one after the other.
+func (d *deviceCascade) TapLayers() (layers []int) {
+	for i := range d.stages {
+		if dev := d.stages[i].device; dev != nil {
+			layers = append(layers, dev.TapLayers()...)
 		}
 	}
 	return layers

@@ -23,12 +23,16 @@
 // Where the sequence's rule says that it draws with the target's noise by position
 // (TargetNoise, of the coupled rule), a drafter may draw with the same
 // (sample.Params.Coupled), and is then right more often; it leaves Probs nil too.
-// mtp_sample.go does both.
+// chain_sample.go does both.
 //
 // A drafter that keeps caches on the device implements engine.DeviceDrafter (see
-// mtp.go). example_test.go is a complete strategy in a few lines; package
+// chain.go). example_test.go is a complete strategy in a few lines; package
 // strategytest checks the contract for any strategy.
 //
-// Strategies here: none (plain decoding), ngram (prompt lookup), mtp (the
-// model's own multi-token-prediction layer).
+// Strategies here: none (plain decoding), ngram (prompt lookup), suffix (suffix
+// trees), mtp (the model's own multi-token-prediction layer), eagle3 (EAGLE-3
+// heads), cascade (several in a row), remote (a drafter in another process).
+// Learned heads that feed on their own hidden state share one chain of draft
+// steps (chain.go); heads are files beside the model or in a directory
+// (checkpoint.OpenHead), and model code of their own (model.Eagle3).
 package draft

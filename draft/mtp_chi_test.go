@@ -156,7 +156,7 @@ func chiSquare(t *testing.T, m *model.Model, rule string, purpose sample.Purpose
 	require.NoError(t, err)
 	d, err := (&MTP{Sample: true}).Provision(Env{Backend: m.Backend(), Model: m, Vocab: 4})
 	require.NoError(t, err)
-	d.(*mtp).sampler.purpose = purpose
+	d.(*chain).sampler.purpose = purpose
 	output := map[string]int{}
 	length := map[string]int{}
 	rec := engine.RecorderFunc(func(r *engine.Record) error {

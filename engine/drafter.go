@@ -53,20 +53,11 @@ type Step struct {
 	// Batch is the device's view of the same spans, with Kept and Next (I32
 	// [Spans, 1]) in backend memory, and Hidden the final normed hidden
 	// states of its rows, BF16 [Rows, hidden]. Taps are the residual streams
-	// that a Tapper asked for, side by side, BF16 [Rows, hidden*layers]. All
+	// that the drafter taps, side by side, BF16 [Rows, hidden*layers]. All
 	// are overwritten by the next step: operations that read them are
 	// recorded now.
 	Batch                    kernels.Batch
 	Kept, Next, Hidden, Taps kernels.Buf
-}
-
-// Tapper is a DeviceDrafter that drafts from residual streams inside the target,
-// too.
-type Tapper interface {
-	DeviceDrafter
-	// TapLayers says where they are tapped, by the number of layers run
-	// before.
-	TapLayers() []int
 }
 
 // Drafter proposes drafts for the sequences of one engine. Its methods are
@@ -91,6 +82,9 @@ type DeviceDrafter interface {
 	Drafter
 	// Layers returns the cache layers that it needs.
 	Layers() []kernels.LayerSpec
+	// TapLayers says where the residual stream of the target is tapped for
+	// it (Step.Taps), by the number of layers run before; nil for nowhere.
+	TapLayers() []int
 	// Attach gives it the caches, with its first layer's index, and the
 	// largest batch (spans, rows) that it will see; it allocates here.
 	Attach(c kernels.Caches, first, spans, rows int) error

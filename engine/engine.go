@@ -127,11 +127,11 @@ func (e *Engine) allocate() error {
 	var taps [][]int
 	for i, d := range e.drafters {
 		d.order, d.tap = i, -1
-		if t, ok := d.device.(Tapper); ok && len(t.TapLayers()) > 0 {
-			d.tap = len(taps)
-			taps = append(taps, t.TapLayers())
-		}
 		if d.device != nil {
+			if layers := d.device.TapLayers(); len(layers) > 0 {
+				d.tap = len(taps)
+				taps = append(taps, layers)
+			}
 			firsts[d] = len(spec.Layers)
 			spec.Layers = append(spec.Layers, d.device.Layers()...)
 			lookahead = 1

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed config.json generation_config.json model.safetensors tokenizer.json tokenizer_config.json prompts.jsonl MODEL_CARD.md
+//go:embed config.json generation_config.json model.safetensors tokenizer.json tokenizer_config.json prompts.jsonl MODEL_CARD.md heads
 var assets embed.FS
 
 // FS returns the embedded model folder. Its root holds config.json, generation_config.json, model.safetensors,

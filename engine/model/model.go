@@ -38,6 +38,8 @@ type Model struct {
 	hidden, sel     kernels.Buf
 	logits          kernels.Buf
 	taps            taps
+	heads           headOpener      // nil: the source has none
+	loaded          map[headKey]any // heads' parameters
 }
 
 // ropeSlack is the number of positions past MaxTokens that drafts may touch.
@@ -61,6 +63,7 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	if m.rope, err = ropeTable(be, c, m.MaxTokens+ropeSlack); err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name(), err)
 	}
+	m.heads, _ = src.(headOpener)
 	l := &loader{be: be, src: src}
 	m.embed = l.matrix("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
 	m.head = m.embed

@@ -99,6 +99,16 @@ func (m *Model) MTPLayer() (kernels.LayerSpec, bool) {
 	return m.mtp.block.cache, true
 }
 
+// Width returns the width of the module's hidden states.
+func (t *MTP) Width() int { return t.Hidden }
+
+// Drafted returns the number of columns of the logits.
+func (t *MTP) Drafted() int { return t.Vocab }
+
+// Features returns the hidden states of the target that Forward begins with: the
+// final ones as they are.
+func (t *MTP) Features(_ kernels.Queue, hidden, _ kernels.Buf) kernels.Buf { return hidden }
+
 // StepParams returns the parameters that one draft reads: fc, block and head.
 func (t *MTP) StepParams() int64 {
 	c := t.m.Config

@@ -37,17 +37,7 @@ func (c Checkpoint) Matrix(name string, rows, cols int) (kernels.Source, error) 
 	if err != nil {
 		return kernels.Source{}, err
 	}
-	if !sameShape(t.Shape, rows, cols) {
-		return kernels.Source{}, fmt.Errorf("%s: tensor %s has shape %v; config.json asks for %v", c.Name(), name, t.Shape, dims(rows, cols))
-	}
-	dt, err := dtypeOf(t.DType)
-	if err != nil {
-		return kernels.Source{}, fmt.Errorf("%s: tensor %s: %w", c.Name(), name, err)
-	}
-	if err := t.CheckFinite(); err != nil {
-		return kernels.Source{}, fmt.Errorf("%s: %w", c.Name(), err)
-	}
-	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: dt, Data: t}, nil
+	return sourceOf(c.Name(), t, name, rows, cols)
 }
 
 // Done implements Source: the tensor's pages may leave memory.
@@ -57,6 +47,21 @@ func (c Checkpoint) Done(name string) error {
 		return err
 	}
 	return t.Discard()
+}
+
+// sourceOf checks a tensor and makes it a part to load; from is where it is.
+func sourceOf(from string, t checkpoint.Tensor, name string, rows, cols int) (kernels.Source, error) {
+	if !sameShape(t.Shape, rows, cols) {
+		return kernels.Source{}, fmt.Errorf("%s: tensor %s has shape %v; config.json asks for %v", from, name, t.Shape, dims(rows, cols))
+	}
+	dt, err := dtypeOf(t.DType)
+	if err != nil {
+		return kernels.Source{}, fmt.Errorf("%s: tensor %s: %w", from, name, err)
+	}
+	if err := t.CheckFinite(); err != nil {
+		return kernels.Source{}, fmt.Errorf("%s: %w", from, err)
+	}
+	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: dt, Data: t}, nil
 }
 
 func dtypeOf(d checkpoint.DType) (kernels.DType, error) {

@@ -17,10 +17,13 @@ def delta(S, q, k, v, decay, beta):
 
 
 class Decoder:
-    """State of a batch of equal-length sequences: KV of the attention layers, conv window and S of the GDN layers."""
+    """State of a batch of equal-length sequences: KV of the attention layers, conv window and S of the GDN layers.
 
-    def __init__(self, model, batch, length, device):
-        self.m, self.device = model, device
+    taps lists after how many layers the residual stream is wanted; step leaves these, side by side, in self.tapped.
+    """
+
+    def __init__(self, model, batch, length, device, taps=()):
+        self.m, self.device, self.taps, self.tapped = model, device, taps, None
         cfg = model.cfg
         self.length, self.batch = length, batch
         dt = model.dtype
@@ -73,10 +76,14 @@ class Decoder:
     def step(self):
         """Feeds self.ids at self.pos; returns the final normed hidden, the logits and the next ids (greedy where heat is 0)."""
         x = self.m.embed(self.ids)
+        tapped = []
         for i, layer in enumerate(self.m.model.layers):
             y = layer.input_layernorm(x)
             x = x + (self.attention(i, layer, y) if layer.kind == "full_attention" else self.gdn(i, layer, y))
             x = x + layer.mlp(layer.post_attention_layernorm(x))
+            tapped += [x] if i + 1 in self.taps else []
+        if tapped:
+            self.tapped = torch.cat(tapped, -1)
         h = self.m.model.norm(x)
         logits = self.m.head(h).float()
         noise = -torch.log(-torch.log(torch.rand_like(logits).clamp_(1e-9, 1 - 1e-7)))
@@ -104,10 +111,11 @@ class Decoder:
         return self.out
 
     @torch.no_grad()
-    def rollout(self, prompts, lengths, new, heat, hidden=None):
+    def rollout(self, prompts, lengths, new, heat, hidden=None, tapped=None):
         """Continues row b of prompts [B,P], of lengths[b] tokens, by `new` tokens; heat [B] is the temperature (0 is greedy).
 
-        Returns [B,P+new]; row b is good up to lengths[b]+new. hidden [B,P+new-1,H], if given, gets the trunk's hidden states.
+        Returns [B,P+new]; row b is good up to lengths[b]+new. hidden [B,P+new-1,H], if given, gets the trunk's hidden states,
+        tapped [B,P+new-1,H*taps] the residual streams that the decoder taps.
         """
         P = prompts.shape[1]
         self.heat.copy_(heat[:, None])
@@ -120,5 +128,7 @@ class Decoder:
             h, _, nxt = self.advance()
             if hidden is not None:
                 hidden[:, t] = h
+            if tapped is not None:
+                tapped[:, t] = self.tapped
             out[:, t + 1] = torch.where(t + 1 < lengths, out[:, t + 1], nxt)
         return out

@@ -38,9 +38,12 @@ WATCHED = 512
 
 
 class Pool:
-    """Rollouts: tokens [N,L], the trunk's hidden [N,L-1,H], and per row the prompt's length, the end and whether it is greedy."""
+    """Rollouts: tokens [N,L], the trunk's hidden [N,L-1,H], and per row the prompt's length, the end and whether it is greedy.
 
-    def __init__(self, m, a):
+    With taps, also the residual streams after those numbers of layers, side by side [N,L-1,H*taps].
+    """
+
+    def __init__(self, m, a, taps=()):
         dev = a.device
         ids = torch.from_numpy(np.load(a.openings)["ids"].astype(np.int64))
         gen = torch.Generator().manual_seed(R.SEED)
@@ -48,19 +51,20 @@ class Pool:
         batches = min(a.rollouts, len(ids) // a.batch)
         self.x = torch.zeros(batches * a.batch, a.length, dtype=torch.int16, device=dev)
         self.h = torch.zeros(len(self.x), a.length - 1, m.cfg["hidden_size"], dtype=m.dtype, device=dev)
+        self.tapped = torch.zeros(len(self.x), a.length - 1, len(taps) * m.cfg["hidden_size"], dtype=m.dtype, device=dev)
         self.prompt = torch.randint(min(SHORTEST, ids.shape[1] // 2), ids.shape[1] + 1, (len(self.x),), generator=gen).to(dev)
         heat = torch.tensor([0.0, 0.0, 0.0, 1.0], device=dev).repeat(a.batch // 4)
-        dec = Decoder(m, a.batch, a.length, dev)
+        dec = Decoder(m, a.batch, a.length, dev, taps)
         done = 0
         for i in range(0, len(self.x), a.batch):
             part = slice(i, i + a.batch)
-            x = dec.rollout(ids[part].to(dev), self.prompt[part], a.length - ids.shape[1], heat, self.h[part])
+            x = dec.rollout(ids[part].to(dev), self.prompt[part], a.length - ids.shape[1], heat, self.h[part], self.tapped[part] if taps else None)
             self.x[part] = x.to(torch.int16)
             done = i + a.batch
             R.say("rollouts", done)
             if time.time() - R.START > a.rollout_seconds:
                 break
-        self.x, self.h, self.prompt = self.x[:done], self.h[:done], self.prompt[:done]
+        self.x, self.h, self.tapped, self.prompt = self.x[:done], self.h[:done], self.tapped[:done], self.prompt[:done]
         self.greedy = (heat == 0).repeat(done // a.batch)
         after = torch.arange(a.length, device=dev) >= self.prompt[:, None]
         stop = (self.x == R.EOT) & after

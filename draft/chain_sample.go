@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"exacta.dev/exacta/engine"
@@ -9,14 +10,16 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
-// mtpSampler draws drafts on the host, from the module's logits: after each
+// chainSampler draws drafts on the host, from the network's logits: after each
 // draft step the rows come to the host, and the tokens go back.
-type mtpSampler struct {
+type chainSampler struct {
 	vocab   int
+	ids     []int32        // token of each logit; nil: logit i is of token i
 	purpose sample.Purpose // of the noise: sample.Draft, but for tests
 	chosen  kernels.Buf    // drafts of a step, I32 [spans, 1]
 
 	logits []float32
+	wide   []float32 // a row over the vocabulary
 	stats  []int32
 	tokens []int32
 	done   []bool      // of the asks: its draft has ended early
@@ -31,9 +34,9 @@ type coupledRule interface{ TargetNoise() bool }
 func draws(a *engine.Ask) bool { return !a.Seq.Params().Greedy() }
 
 // proposeSampled drafts for the first active of d.order, of which some draw.
-func (d *mtp) proposeSampled(q kernels.Queue, active int) error {
+func (d *chain) proposeSampled(q kernels.Queue, active int) error {
 	s, k := d.sampler, d.order[0].K
-	s.begin(active, k, d.net.Vocab)
+	s.begin(active, k, d.net.Drafted())
 	for j := range k {
 		for d.order[active-1].K <= j {
 			active--
@@ -42,14 +45,14 @@ func (d *mtp) proposeSampled(q kernels.Queue, active int) error {
 		last := d.last.Top(active)
 		q.Gather(last, d.carry, slots)
 		logits, stats := d.net.Logits(q, last), d.stats.Top(active)
-		q.Stats(stats, logits, d.net.Vocab, false)
+		q.Stats(stats, logits, d.net.Drafted(), false)
 		q.Read(bytesOf(s.stats[:active*kernels.StatCols]), stats)
-		if err := q.Read(floatBytes(s.logits[:active*d.net.Vocab]), logits).Wait(); err != nil {
-			return fmt.Errorf("draft mtp: %w", err)
+		if err := q.Read(floatBytes(s.logits[:active*d.net.Drafted()]), logits).Wait(); err != nil {
+			return fmt.Errorf("draft %s: %w", d.name, err)
 		}
 		for i, a := range d.order[:active] {
-			s.tokens[i] = s.stats[i*kernels.StatCols+kernels.StatTop1]
-			s.draw(a, i, j, k, s.logits[i*d.net.Vocab:][:s.vocab])
+			s.tokens[i] = s.token(s.stats[i*kernels.StatCols+kernels.StatTop1])
+			s.draw(a, i, j, k, s.logits[i*d.net.Drafted():][:d.net.Drafted()])
 		}
 		if j+1 < k {
 			q.Write(s.chosen.Top(active), bytesOf(s.tokens[:active]))
@@ -60,7 +63,7 @@ func (d *mtp) proposeSampled(q kernels.Queue, active int) error {
 }
 
 // begin makes room for n asks of at most k drafts, over rows of width logits.
-func (s *mtpSampler) begin(n, k, width int) {
+func (s *chainSampler) begin(n, k, width int) {
 	if len(s.logits) < n*width {
 		s.logits = make([]float32, n*width)
 	}
@@ -74,15 +77,43 @@ func (s *mtpSampler) begin(n, k, width int) {
 	}
 }
 
+// token returns the token of a column of the logits.
+func (s *chainSampler) token(column int32) int32 {
+	if s.ids == nil {
+		return column
+	}
+	return s.ids[column]
+}
+
+// spread returns a row of logits over the vocabulary: tokens that a reduced one
+// lacks can't be drawn.
+func (s *chainSampler) spread(row []float32) []float32 {
+	if s.ids == nil {
+		return row[:s.vocab]
+	}
+	if len(s.wide) < s.vocab {
+		s.wide = make([]float32, s.vocab)
+	}
+	for i := range s.wide {
+		s.wide[i] = float32(math.Inf(-1))
+	}
+	for i, id := range s.ids {
+		if int(id) < s.vocab {
+			s.wide[id] = row[i]
+		}
+	}
+	return s.wide
+}
+
 // draw puts draft j of ask i, of at most k, into s.tokens and into the draft.
-// row are the module's logits; s.tokens has their argmax. A row from which
+// row are the network's logits; s.tokens has their argmax. A row from which
 // nothing can be drawn (a grammar that is at its end, say) ends the draft.
-func (s *mtpSampler) draw(a *engine.Ask, i, j, k int, row []float32) {
+func (s *chainSampler) draw(a *engine.Ask, i, j, k int, row []float32) {
 	if s.done[i] {
 		return
 	}
 	if draws(a) {
-		q, err := a.Seq.Sampler().ProcessTo(s.probs[i*k+j], row, a.Draft.Tokens)
+		q, err := a.Seq.Sampler().ProcessTo(s.probs[i*k+j], s.spread(row), a.Draft.Tokens)
 		if err != nil {
 			s.done[i] = true
 			return

@@ -1,0 +1,228 @@
+package draft
+
+import (
+	"slices"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/sample"
+	"exacta.dev/exacta/kernels"
+)
+
+// network is a head of one attention layer that turns a hidden state and the
+// token after it into the hidden state that predicts one token further, and so
+// feeds on its own output: model.MTP, model.Eagle3.
+type network interface {
+	// Close frees the network's activations.
+	Close()
+	// Width is the width of its hidden states, Drafted that of its logits.
+	Width() int
+	Drafted() int
+	// Features records what makes hidden states for Forward of the target's
+	// final ones and its taps.
+	Features(q kernels.Queue, hidden, taps kernels.Buf) kernels.Buf
+	// Forward records the layer over the rows of b, whose tokens are those
+	// after the rows of hidden.
+	Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden kernels.Buf) kernels.Buf
+	// Logits records the LM head over rows of hidden.
+	Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf
+}
+
+// chained is what a chain is made of.
+type chained struct {
+	m     *model.Model
+	layer kernels.LayerSpec
+	taps  []int // places in the target that the network reads
+	open  func(rows, spans int) (network, error)
+}
+
+// newChain makes a chain drafter under a name; ids are the tokens of the logits'
+// columns (nil: column i is token i); sampled says that requests with a
+// temperature draw their drafts.
+func newChain(name string, ids []int32, c chained, env Env, sampled bool) *chain {
+	d := &chain{chained: c, stepper: stepper{name: name, ids: ids}}
+	if sampled {
+		d.sampler = &chainSampler{vocab: env.Vocab, ids: ids, purpose: sample.Draft}
+	}
+	return d
+}
+
+// chain drafts with a network, greedily or with a sampler (chain_sample.go): slot
+// p of its cache holds the pair (target's features at p-1, token p). After each
+// target pass the committed rows are run through the network with the tokens after
+// them (Shift), which also overwrites what drafting had put there; the last row's
+// h' stays in carry, by cache slot.
+// Proposing applies the LM head to carry, takes the argmax, runs it through the
+// network one position on, and so forth. The recursion is that of EAGLE
+// (arXiv:2401.15077) and of the MTP modules of DeepSeek-V3 and Qwen3.5.
+type chain struct {
+	chained
+	stepper
+	net    network
+	caches kernels.Caches
+	cache  kernels.Layer
+
+	shifted   kernels.Batch // successor view of the target's batch
+	chain     kernels.Batch // one row per span: a draft step
+	carry     kernels.Buf   // h' by cache slot, BF16 [slots, hidden]
+	last      kernels.Buf   // h' by span
+	saved     kernels.Buf   // features of snapshots
+	rowsTable kernels.Buf
+	features  kernels.Buf   // of the last committed row, by slot, for Save
+	sampler   *chainSampler // nil: the argmax
+}
+
+var _ engine.LoopDrafter = (*chain)(nil)
+
+// Layers implements engine.DeviceDrafter.
+func (d *chain) Layers() []kernels.LayerSpec {
+	return []kernels.LayerSpec{d.chained.layer}
+}
+
+// TapLayers implements engine.DeviceDrafter.
+func (d *chain) TapLayers() []int { return d.taps }
+
+// Attach implements engine.DeviceDrafter.
+func (d *chain) Attach(c kernels.Caches, first, spans, rows int) error {
+	be := d.m.Backend()
+	spec := c.Spec()
+	d.caches, d.cache = c, c.Layer(first)
+	var err error
+	if d.net, err = d.open(rows, spans); err != nil {
+		return err
+	}
+	if d.shifted, err = kernels.NewBatch(be, spans, rows, spans); err != nil {
+		return err
+	}
+	if d.chain, err = kernels.NewBatch(be, spans, spans, spans); err != nil {
+		return err
+	}
+	for _, a := range []struct {
+		dst        *kernels.Buf
+		purpose    kernels.Purpose
+		kind       kernels.Kind
+		rows, cols int
+	}{
+		{&d.carry, kernels.State, kernels.BF16, spec.Slots, d.net.Width()},
+		{&d.features, kernels.State, kernels.BF16, spec.Slots, d.net.Width()},
+		{&d.last, kernels.Activations, kernels.BF16, spans, d.net.Width()},
+		{&d.saved, kernels.State, kernels.BF16, max(1, spec.Snapshots), d.net.Width()},
+		{&d.rowsTable, kernels.Tables, kernels.I32, spans, 1},
+	} {
+		if *a.dst, err = be.Alloc(a.purpose, a.kind, a.rows, a.cols); err != nil {
+			return err
+		}
+	}
+	if d.sampler != nil {
+		if d.sampler.chosen, err = be.Alloc(kernels.Tables, kernels.I32, spans, 1); err != nil {
+			return err
+		}
+	}
+	return d.attachSteps(be, spans, spec.MaxDraft)
+}
+
+// Detach implements engine.DeviceDrafter.
+func (d *chain) Detach() {
+	be := d.m.Backend()
+	if d.net != nil {
+		d.net.Close()
+	}
+	d.shifted.Free(be)
+	d.chain.Free(be)
+	free(be, d.carry, d.features, d.last, d.saved, d.rowsTable)
+	d.detachSteps(be)
+	s := d.sampler
+	if s != nil {
+		if !s.chosen.None() {
+			be.Free(s.chosen)
+		}
+		s = &chainSampler{vocab: s.vocab, ids: s.ids, purpose: s.purpose}
+	}
+	*d = chain{chained: d.chained, stepper: stepper{name: d.name, ids: d.ids}, sampler: s}
+}
+
+// Committed implements engine.Drafter.
+func (d *chain) Committed(s *engine.Step) error {
+	d.Level(s)
+	return nil
+}
+
+// Level records the pass that brings the network's cache level with the target:
+// the kept rows of the batch, with their target hidden states and the tokens
+// after them. It depends on the tables alone, so it can be captured.
+func (d *chain) Level(s *engine.Step) {
+	q, b := s.Queue, s.Batch
+	sh := d.shifted.Prefix(b.Spans, b.Rows, b.Spans)
+	sh.MaxLen = b.MaxLen
+	q.Shift(&sh, &b, s.Kept, s.Next)
+	features := d.net.Features(q, s.Hidden, s.Taps)
+	h := d.net.Forward(q, &sh, d.cache, features)
+	last := d.last.Top(b.Spans)
+	q.Gather(last, features, sh.Logit)
+	q.Scatter(d.features, last, sh.Seq)
+	q.Gather(last, h, sh.Logit)
+	q.Scatter(d.carry, last, sh.Seq)
+}
+
+// Propose implements engine.Drafter.
+func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
+	active := d.begin(q, asks)
+	if d.sampler != nil && slices.ContainsFunc(d.order[:active], draws) {
+		return d.proposeSampled(q, active)
+	}
+	return d.steps(q, active, kernels.WindowTokens, func(stats, slots kernels.Buf, j, k int) {
+		d.Draft(q, stats, slots, j, j+1 < k)
+	})
+}
+
+// Draft records draft step j (from 0) for the cache slots in slots: the argmax
+// of the LM head over carry goes to column StatTop1 of stats, and, if more
+// drafts follow, the network is run one position on. It depends on the tables
+// alone, so it can be captured.
+func (d *chain) Draft(q kernels.Queue, stats, slots kernels.Buf, j int, more bool) {
+	last := d.last.Top(int(slots.Rows))
+	q.Gather(last, d.carry, slots)
+	q.Stats(stats, d.net.Logits(q, last), d.net.Drafted(), false)
+	chosen := stats.Columns(kernels.StatTop1, kernels.StatTop1+1)
+	d.translate(q, chosen)
+	if more {
+		d.extend(q, slots, j, chosen)
+	}
+}
+
+// extend records the network's run over draft j, whose tokens are in chosen (I32
+// [n, 1]), for the cache slots in slots, behind a Gather of carry into last.
+func (d *chain) extend(q kernels.Queue, slots kernels.Buf, j int, chosen kernels.Buf) {
+	n := int(slots.Rows)
+	b := d.chain.Prefix(n, n, n)
+	b.MaxLen = 1
+	q.Copy(b.Seq, slots)
+	q.Chain(&b, d.caches, 1+j, chosen, kernels.Buf{})
+	h := d.net.Forward(q, &b, d.cache, d.last.Top(n))
+	q.Scatter(d.carry, h, slots)
+}
+
+// Release implements engine.Drafter: everything is kept by cache slot and
+// overwritten from the first committed row on.
+func (d *chain) Release(*engine.Sequence) {}
+
+// Save implements engine.DeviceDrafter: the hidden state of the last committed
+// row, which forms the pair of the slot after the border.
+func (d *chain) Save(q kernels.Queue, seq *engine.Sequence, snapshot int) error {
+	q.Copy(d.saved.Slice(snapshot, snapshot+1), d.features.Slice(seq.Slot(), seq.Slot()+1))
+	return nil
+}
+
+// Restore implements engine.DeviceDrafter: it runs the pair of the border, whose
+// token depends on what follows the shared prefix.
+func (d *chain) Restore(q kernels.Queue, seq *engine.Sequence, snapshot int, next int32) error {
+	b := d.chain.Prefix(1, 1, 1)
+	b.MaxLen = 1
+	q.Write(b.Seq, bytesOf([]int32{int32(seq.Slot())}))
+	first := d.rowsTable.Top(1)
+	q.Write(first, bytesOf([]int32{next}))
+	q.Chain(&b, d.caches, 0, first, kernels.Buf{})
+	h := d.net.Forward(q, &b, d.cache, d.saved.Slice(snapshot, snapshot+1))
+	q.Scatter(d.carry, h, b.Seq)
+	return nil
+}

@@ -1,0 +1,215 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HeadKind is a kind of draft head that is published apart from its target.
+type HeadKind string
+
+// The kinds of head that the engine runs.
+const (
+	HeadEagle3 HeadKind = "eagle3" // Li et al. 2025, arXiv:2503.01840
+	HeadMedusa HeadKind = "medusa" // Cai et al. 2024, arXiv:2401.10774
+	HeadDFlash HeadKind = "dflash" // block-parallel, causal inside the block
+)
+
+// HeadConfig is what the config.json of a draft head says, checked. Both
+// layouts of EAGLE-3 heads are read: that of the reference code and SGLang,
+// flat, and that of the speculators library, with the layer's fields under
+// transformer_layer_config.
+type HeadConfig struct {
+	Kind HeadKind
+	// Layer is the geometry of the head's decoder layers, of family Llama
+	// (eagle3) or Qwen3 (dflash); of a Medusa head only HiddenSize and
+	// VocabSize are set. VocabSize is the target's.
+	Layer Config
+	// DraftVocab is the number of tokens that the head's own LM head knows.
+	DraftVocab int
+	// TargetHidden is the width of the target's hidden states.
+	TargetHidden int
+	// Taps are the places in the target whose residual streams the head
+	// reads, by the number of layers run before; nil leaves the choice to
+	// DefaultTaps.
+	Taps []int
+
+	NormBeforeResidual bool // eagle3: the layer adds to the normed features
+	NormBeforeFC       bool // eagle3: one norm over all features
+	NormOutput         bool // eagle3: the next draft reads the normed hidden state
+
+	Heads, HeadLayers int // medusa: heads, and residual layers of each
+
+	Block int   // dflash: rows of a block, the last token and the masked ones
+	Mask  int32 // dflash: the token in the masked places
+}
+
+// DefaultTaps returns the places that EAGLE-3's reference code takes for a
+// target of that many layers: before layers 2, half, and the third from the end.
+func DefaultTaps(layers int) []int {
+	return []int{min(2, layers), layers / 2, max(0, layers-3)}
+}
+
+// architectures of heads, by the first entry of the list in config.json.
+var headArchitectures = map[string]HeadKind{
+	"LlamaForCausalLMEagle3": HeadEagle3, "Eagle3LlamaForCausalLM": HeadEagle3, "Eagle3Speculator": HeadEagle3, "Eagle3DraftModel": HeadEagle3,
+	"MedusaModel":      HeadMedusa,
+	"DFlashDraftModel": HeadDFlash,
+}
+
+// ParseHeadConfig reads the text of a head's config.json. Errors are of type
+// *ConfigError.
+func ParseHeadConfig(text []byte) (HeadConfig, error) {
+	var err error
+	top := parseFields(configFile, text, &err)
+	var c HeadConfig
+	c.Kind = headKind(top)
+	if err != nil {
+		return c, err
+	}
+	if c.Kind == HeadMedusa {
+		c.parseMedusa(top)
+		return c, err
+	}
+	body := top
+	if nested := top.object("transformer_layer_config"); nested != nil {
+		body = nested
+	}
+	refuseUnsupported(body)
+	c.Layer.BOS = -1
+	c.Layer.parseCommon(top, body)
+	if c.Kind == HeadEagle3 {
+		c.Layer.ModelType, c.Layer.Family = "llama", Llama
+		parseLlama(body, &c.Layer)
+		c.parseEagle3(top, body)
+	} else {
+		c.Layer.ModelType, c.Layer.Family = "qwen3", Qwen3
+		parseQwen3(body, &c.Layer)
+		c.parseDFlash(top)
+	}
+	return c, err
+}
+
+// headKind finds what kind of head a file describes.
+func headKind(f *fields) HeadKind {
+	var archs []string
+	f.decode("architectures", &archs, "a list of strings")
+	kind, of := f.text("speculators_model_type", ""), "speculators_model_type"
+	if kind == "" && len(archs) > 0 {
+		kind, of = string(headArchitectures[archs[0]]), "architectures[0]"
+		if kind == "" {
+			kind = archs[0]
+		}
+	}
+	if kind == "" {
+		kind, of = f.text("model_type", ""), "model_type"
+	}
+	known := []HeadKind{HeadEagle3, HeadMedusa, HeadDFlash}
+	if !slices.Contains(known, HeadKind(kind)) {
+		var archs []string
+		for a := range headArchitectures {
+			archs = append(archs, a)
+		}
+		slices.Sort(archs)
+		f.fail(of, strconv.Quote(kind), fmt.Sprintf("no such draft head is known; known are %q, and the architectures %s", known, strings.Join(archs, ", ")))
+	}
+	return HeadKind(kind)
+}
+
+func (c *HeadConfig) parseEagle3(top, body *fields) {
+	if c.Layer.NumLayers != 1 {
+		body.fail("num_hidden_layers", strconv.Itoa(c.Layer.NumLayers), "an EAGLE-3 head has one layer")
+	}
+	c.widths(top, body)
+	c.NormBeforeResidual = top.boolean("norm_before_residual", false)
+	c.NormBeforeFC = top.boolean("norm_before_fc", false)
+	c.NormOutput = top.boolean("norm_output", false)
+	if top.boolean("fc_norm", false) {
+		top.fail("fc_norm", "true", "a norm for each feature is not supported; norm_before_fc is")
+	}
+	from := top
+	if e := top.object("eagle_config"); e != nil && e.has("eagle_aux_hidden_state_layer_ids") {
+		from = e
+	}
+	c.taps(from, "eagle_aux_hidden_state_layer_ids", 0)
+}
+
+// widths reads the sizes that a head has beside its target's.
+func (c *HeadConfig) widths(top, body *fields) {
+	c.DraftVocab, c.TargetHidden = c.Layer.VocabSize, c.Layer.HiddenSize
+	for _, f := range []*fields{body, top} {
+		if v, ok := f.optInteger("draft_vocab_size", 1, maxVocab); ok {
+			c.DraftVocab = v
+		}
+		if v, ok := f.optInteger("target_hidden_size", 1, maxWidth); ok {
+			c.TargetHidden = v
+		}
+	}
+	if c.DraftVocab > c.Layer.VocabSize {
+		top.fail("draft_vocab_size", strconv.Itoa(c.DraftVocab), fmt.Sprintf("it can't be above vocab_size, which is %d", c.Layer.VocabSize))
+	}
+}
+
+// taps reads a list of layers; add makes them numbers of layers run.
+func (c *HeadConfig) taps(f *fields, key string, add int) {
+	if !f.decode(key, &c.Taps, "a list of layers") {
+		return
+	}
+	if len(c.Taps) == 0 || len(c.Taps) > 64 {
+		f.fail(key, fmt.Sprint(c.Taps), "it must list 1 to 64 layers")
+	}
+	for i := range c.Taps {
+		if c.Taps[i] < 0 || c.Taps[i] > maxLayers {
+			f.fail(key, fmt.Sprint(c.Taps), fmt.Sprintf("layers are 0..%d", maxLayers))
+		}
+		c.Taps[i] += add
+	}
+}
+
+func (c *HeadConfig) parseMedusa(f *fields) {
+	c.Layer.HiddenSize = f.integer("hidden_size", 1, maxWidth)
+	c.Layer.VocabSize = f.integer("vocab_size", 1, maxVocab)
+	c.TargetHidden, c.DraftVocab = c.Layer.HiddenSize, c.Layer.VocabSize
+	if v, ok := f.optInteger("truncated_vocab_size", 1, maxVocab); ok {
+		c.DraftVocab = v
+	}
+	if c.DraftVocab > c.Layer.VocabSize {
+		f.fail("truncated_vocab_size", strconv.Itoa(c.DraftVocab), fmt.Sprintf("it can't be above vocab_size, which is %d", c.Layer.VocabSize))
+	}
+	var ok bool
+	if c.Heads, ok = f.optInteger("num_heads", 1, 63); !ok {
+		c.Heads = f.integer("medusa_num_heads", 1, 63)
+	}
+	if c.HeadLayers, ok = f.optInteger("num_hidden_layers", 0, 16); !ok {
+		c.HeadLayers = f.integer("medusa_num_layers", 0, 16)
+	}
+	if f.boolean("medusa_fc_bias", false) {
+		f.fail("medusa_fc_bias", "true", "biases are not supported")
+	}
+	if f.boolean("original_lm_head", false) {
+		f.fail("original_lm_head", "true", "each head must have an LM head of its own (lm_heads.N.weight)")
+	}
+}
+
+func (c *HeadConfig) parseDFlash(top *fields) {
+	c.widths(top, top)
+	if c.DraftVocab != c.Layer.VocabSize {
+		top.fail("draft_vocab_size", strconv.Itoa(c.DraftVocab), "a DFlash head uses the target's LM head")
+	}
+	c.Block = top.integer("block_size", 2, 64)
+	d := top.object("dflash_config")
+	if d == nil {
+		top.fail("dflash_config", "", "it must be an object with mask_token_id and target_layer_ids")
+		return
+	}
+	c.Mask = int32(d.integer("mask_token_id", 0, c.Layer.VocabSize-1))
+	if !d.boolean("causal", false) {
+		d.fail("causal", "false", "attention inside the block must be causal (true)")
+	}
+	c.taps(d, "target_layer_ids", 1)
+	if c.Taps == nil {
+		d.fail("target_layer_ids", "", "it must list the target's layers whose outputs the head reads")
+	}
+}
