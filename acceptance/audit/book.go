@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 
 	"exacta.dev/exacta/engine"
 )
@@ -128,4 +129,14 @@ func (b *book) report(essential ...string) *Report {
 		r.Verdict = Pass
 	}
 	return r
+}
+
+// sortedKeys lists the keys of a map in order: reports are the same each time.
+func sortedKeys[T any](m map[string]T) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
 }

@@ -94,6 +94,7 @@ func TestCountsSees(t *testing.T) {
 		}, []string{"accepted is the longest run of drafts that equal the target's choices", "drafts are what the strategy proposes alone"}},
 		{"received otherwise", func(c *running) { c.Requests["q1"].Received[3] ^= 1 }, []string{"sum of emitted is what the client received"}},
 		{"received less", func(c *running) { r := c.Requests["q1"]; r.Received = r.Received[:len(r.Received)-1] }, []string{"sum of emitted is what the client received"}},
+		{"stopped for nothing", func(c *running) { q := c.Requests["q1"]; q.Finish, q.IgnoreStop = engine.FinishStop, false }, nil},
 		{"never ended", func(c *running) { c.Requests["q1"].Ended = false }, []string{"every request has records, and an end"}},
 		{"nobody asked", func(c *running) { delete(c.Requests, "q1") }, []string{"a prompt, or a preempted sequence, is read to its known tokens", "every request has records, and an end"}},
 		{"no record", func(c *running) { c.Requests["x"] = &audit.Request{ID: "x", Ended: true} }, []string{"every request has records, and an end"}},

@@ -122,6 +122,11 @@ func (a *countsAudit) sum(co *course) {
 	if !req.Ended && len(req.Received) == 0 {
 		return
 	}
+	if n := len(req.Received); req.Finish == engine.FinishStop && n > 0 {
+		if k := a.b.check(checkStop); !k.holds(!req.IgnoreStop && slices.Contains(req.Stop, req.Received[n-1])) {
+			k.blameRequest(co.id, "request %s ended with %q after token %d, which is no stop token", co.id, req.Finish, req.Received[n-1])
+		}
+	}
 	k := a.b.check(checkSum)
 	if a.c.CutShort && len(co.tokens) < len(req.Received) {
 		// The last records are not on disk.

@@ -3,7 +3,6 @@ package audit
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/verify"
@@ -291,13 +290,4 @@ func (s *simulation) detects(n int64, alpha float64) float64 {
 // detectable is the difference of a rate that n samples show, nine times in ten.
 func detectable(rate float64, n int64, alpha float64) float64 {
 	return min(1, (normalQuantile(alpha/2)+normalQuantile(0.1))*math.Sqrt(rate*(1-rate)/float64(max(1, n))))
-}
-
-func sortedKeys[T any](m map[string]T) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
