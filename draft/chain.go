@@ -151,17 +151,25 @@ func (d *chain) Committed(s *engine.Step) error {
 // the kept rows of the batch, with their target hidden states and the tokens
 // after them. It depends on the tables alone, so it can be captured.
 func (d *chain) Level(s *engine.Step) {
-	q, b := s.Queue, s.Batch
-	sh := d.shifted.Prefix(b.Spans, b.Rows, b.Spans)
-	sh.MaxLen = b.MaxLen
-	q.Shift(&sh, &b, s.Kept, s.Next)
+	q := s.Queue
+	sh := successors(d.shifted, s)
 	features := d.net.Features(q, s.Hidden, s.Taps)
 	h := d.net.Forward(q, &sh, d.cache, features)
-	last := d.last.Top(b.Spans)
+	last := d.last.Top(s.Batch.Spans)
 	q.Gather(last, features, sh.Logit)
 	q.Scatter(d.features, last, sh.Seq)
 	q.Gather(last, h, sh.Logit)
 	q.Scatter(d.carry, last, sh.Seq)
+}
+
+// successors lays out and returns the successor view of a step's batch in the
+// tables of shifted.
+func successors(shifted kernels.Batch, s *engine.Step) kernels.Batch {
+	b := s.Batch
+	sh := shifted.Prefix(b.Spans, b.Rows, b.Spans)
+	sh.MaxLen = b.MaxLen
+	s.Queue.Shift(&sh, &b, s.Kept, s.Next)
+	return sh
 }
 
 // Propose implements engine.Drafter.
@@ -170,7 +178,7 @@ func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	if d.sampler != nil && slices.ContainsFunc(d.order[:active], draws) {
 		return d.proposeSampled(q, active)
 	}
-	return d.steps(q, active, kernels.WindowTokens, func(stats, slots kernels.Buf, j, k int) {
+	return d.steps(q, 0, active, kernels.WindowTokens, func(stats, slots kernels.Buf, j, k int) {
 		d.Draft(q, stats, slots, j, j+1 < k)
 	})
 }

@@ -76,27 +76,29 @@ func (d *stepper) begin(q kernels.Queue, asks []*engine.Ask) (active int) {
 	return active
 }
 
-// steps records the steps of the first active asks, at most most, reads their
-// statistics and fills in the drafts. draft records step j of k for the slots; it
-// leaves the tokens in column StatTop1 of stats.
-func (d *stepper) steps(q kernels.Queue, active, most int, draft func(stats, slots kernels.Buf, j, k int)) error {
-	if active == 0 {
+// steps records the steps of the asks from..to-1 of the order, at most most, reads
+// their statistics and fills in the drafts. draft records step j of k for the
+// slots; it leaves the tokens in column StatTop1 of stats.
+func (d *stepper) steps(q kernels.Queue, from, to, most int, draft func(stats, slots kernels.Buf, j, k int)) error {
+	if from == to {
 		return nil
 	}
-	k, base := min(d.order[0].K, most), 0
+	k, base := min(d.order[from].K, most), 0
 	for j := range k {
-		for active > 0 && d.order[active-1].K <= j {
-			active--
+		last := to
+		for d.order[last-1].K <= j {
+			last--
 		}
-		draft(d.stats.Slice(base, base+active), d.slotTable.Top(active), j, k)
-		base += active
+		n := last - from
+		draft(d.stats.Slice(base, base+n), d.slotTable.Slice(from, last), j, k)
+		base += n
 	}
 	if err := q.Read(bytesOf(d.read[:base*kernels.StatCols]), d.stats.Top(base)).Wait(); err != nil {
 		return fmt.Errorf("draft %s: %w", d.name, err)
 	}
 	row := 0
 	for j := range k {
-		for _, a := range d.order {
+		for _, a := range d.order[from:to] {
 			if a.K <= j {
 				break
 			}
