@@ -15,7 +15,7 @@ func Healthy(i int) trial.Setup {
 		Requests: 2 + i%4/3, MaxNew: 12 + r.IntN(15), K: 1 + r.IntN(7),
 		PromptLen: pick(r, 8, 24, 40, 58), PromptStep: 1 + r.IntN(5),
 	}
-	s.Drafter = [...]string{"mtp", "ngram", "mtp", "suffix", "mtp", ""}[i%6]
+	s.Drafter = [...]string{"mtp", "ngram", "mtp", "suffix", "mtp", "", "cascade"}[i%7]
 	s.Concurrency = 1 + r.IntN(s.Requests)
 	switch i % 5 {
 	case 1:
