@@ -179,21 +179,21 @@ func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
 		return d.proposeSampled(q, active)
 	}
 	return d.steps(q, 0, active, kernels.WindowTokens, func(stats, slots kernels.Buf, j, k int) {
-		d.Draft(q, stats, slots, j, j+1 < k)
+		d.Draft(q, stats, slots, j, k)
 	})
 }
 
-// Draft records draft step j (from 0) for the cache slots in slots: the argmax
-// of the LM head over carry goes to column StatTop1 of stats, and, if more
+// Draft records draft step j (from 0) of k for the cache slots in slots: the
+// argmax of the LM head over carry goes to column StatTop1 of stats, and, if more
 // drafts follow, the network is run one position on. It depends on the tables
 // alone, so it can be captured.
-func (d *chain) Draft(q kernels.Queue, stats, slots kernels.Buf, j int, more bool) {
+func (d *chain) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
 	last := d.last.Top(int(slots.Rows))
 	q.Gather(last, d.carry, slots)
 	q.Stats(stats, d.net.Logits(q, last), d.net.Drafted(), false)
 	chosen := stats.Columns(kernels.StatTop1, kernels.StatTop1+1)
 	d.translate(q, chosen)
-	if more {
+	if j+1 < k {
 		d.extend(q, slots, j, chosen)
 	}
 }

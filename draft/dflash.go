@@ -155,7 +155,7 @@ func (d *dflash) Propose(q kernels.Queue, asks []*engine.Ask) error {
 		for to < active && d.order[to].K == d.order[from].K {
 			to++
 		}
-		err := d.steps(q, from, to, d.most, func(stats, slots kernels.Buf, j, k int) { d.place(q, stats, slots, j, k) })
+		err := d.steps(q, from, to, d.most, func(stats, slots kernels.Buf, j, k int) { d.Draft(q, stats, slots, j, k) })
 		if err != nil {
 			return err
 		}
@@ -163,15 +163,11 @@ func (d *dflash) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	return nil
 }
 
-// Draft implements engine.LoopDrafter: whole blocks, whose last place is asked
-// again behind their end.
-func (d *dflash) Draft(q kernels.Queue, stats, slots kernels.Buf, j int, _ bool) {
-	d.place(q, stats, slots, j, d.most)
-}
-
-// place records, for the slots, what stands at place j of a draft of k; at place 0
-// it records the pass over the blocks first.
-func (d *dflash) place(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
+// Draft implements engine.LoopDrafter: what stands at place j of a draft of k
+// goes to stats; at place 0 it records the pass over the blocks first. Behind the
+// longest block's end, its last place is asked again.
+func (d *dflash) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
+	k = min(k, d.most)
 	n, spans := int(slots.Rows), int(d.token.Rows)
 	if j == 0 {
 		b := d.block.Prefix(n, n*(k+1), n)

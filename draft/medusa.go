@@ -106,12 +106,12 @@ func (d *medusa) Level(s *engine.Step) {
 // Propose implements engine.Drafter.
 func (d *medusa) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	return d.steps(q, 0, d.begin(q, asks), d.heads.Heads(), func(stats, slots kernels.Buf, j, k int) {
-		d.Draft(q, stats, slots, j, j+1 < k)
+		d.Draft(q, stats, slots, j, k)
 	})
 }
 
 // Draft implements engine.LoopDrafter. Behind the last head, it is asked again.
-func (d *medusa) Draft(q kernels.Queue, stats, slots kernels.Buf, j int, _ bool) {
+func (d *medusa) Draft(q kernels.Queue, stats, slots kernels.Buf, j, _ int) {
 	last := d.last.Top(int(slots.Rows))
 	q.Gather(last, d.carry, slots)
 	q.Stats(stats, d.net.Logits(q, min(j, d.heads.Heads()-1), last), d.net.Drafted(), false)

@@ -33,13 +33,13 @@ func four(t *testing.T) *model.Model {
 	return m
 }
 
-// run puts requests through an engine with the sampled drafter and a rule, or
+// run puts requests through an engine with a sampled drafter and a rule, or
 // plainly with a drafter of nil.
 func run(t *testing.T, m *model.Model, rule engine.Verifier, d engine.Drafter, batch int, rec engine.Recorder, requests func(submit func(engine.Request))) {
 	t.Helper()
 	drafters := map[string]engine.Drafter{}
 	if d != nil {
-		drafters["mtp"] = d
+		drafters[d.Name()] = d
 	}
 	e, err := engine.New(m, engine.Config{MaxTokens: 32, MaxSequences: batch, MaxDraft: 3}, drafters, rule, rec, engine.Listener{})
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func run(t *testing.T, m *model.Model, rule engine.Verifier, d engine.Drafter, b
 	var seqs []*engine.Sequence
 	requests(func(r engine.Request) {
 		if d != nil {
-			r.Drafter = "mtp"
+			r.Drafter = d.Name()
 		}
 		r.IgnoreStop = true
 		s, err := e.Submit(r)
@@ -148,13 +148,13 @@ func (f forced) Verify(v *engine.Verification) (engine.Verdict, error) {
 // chiSquare generates n texts with sampled drafts under a rule, in batches, and
 // compares their counts with plain sampling. It also returns how many drafts
 // were accepted and rejected.
-func chiSquare(t *testing.T, m *model.Model, rule string, purpose sample.Purpose, n int) (stat float64, freedom, accepted, rejected int) {
+func chiSquare(t *testing.T, m *model.Model, s Strategy, rule string, purpose sample.Purpose, n int) (stat float64, freedom, accepted, rejected int) {
 	t.Helper()
 	want := expected(t, m)
 	got := make([]float64, len(want))
 	r, err := verify.New(rule)
 	require.NoError(t, err)
-	d, err := (&MTP{Sample: true}).Provision(Env{Backend: m.Backend(), Model: m, Vocab: 4})
+	d, err := s.Provision(Env{Backend: m.Backend(), Model: m, Vocab: 4})
 	require.NoError(t, err)
 	d.(*chain).sampler.purpose = purpose
 	output := map[string]int{}
@@ -214,15 +214,26 @@ func TestSampledMTPChiSquare(t *testing.T) {
 	const n = 12_000
 	m := four(t)
 	for _, rule := range []string{"rejection", "block"} {
-		stat, freedom, accepted, rejected := chiSquare(t, m, rule, sample.Draft, n)
+		stat, freedom, accepted, rejected := chiSquare(t, m, &MTP{Sample: true}, rule, sample.Draft, n)
 		t.Logf("%s: chi-square %.1f at %d degrees of freedom, bound %.1f; %d drafts accepted, %d not", rule, stat, freedom, quantile(freedom), accepted, rejected)
 		require.Less(t, stat, quantile(freedom))
 		require.Greater(t, accepted, n/4)
 		require.Greater(t, rejected, n/4)
 	}
 	for name, purpose := range map[string]sample.Purpose{"acceptance": sample.Verify, "recovery": sample.Recovery} {
-		stat, freedom, _, _ := chiSquare(t, m, "rejection", purpose, n)
+		stat, freedom, _, _ := chiSquare(t, m, &MTP{Sample: true}, "rejection", purpose, n)
 		t.Logf("noise of %s: chi-square %.1f, bound %.1f", name, stat, quantile(freedom))
 		require.Greater(t, stat, quantile(freedom), name)
 	}
+}
+
+// The same with drafts from half of the vocabulary: the other half comes from the
+// recovery alone.
+func TestSampledEagle3ChiSquare(t *testing.T) {
+	const n = 12_000
+	stat, freedom, accepted, rejected := chiSquare(t, four(t), &Eagle3{Sample: true}, "rejection", sample.Draft, n)
+	t.Logf("chi-square %.1f at %d degrees of freedom, bound %.1f; %d drafts accepted, %d not", stat, freedom, quantile(freedom), accepted, rejected)
+	require.Less(t, stat, quantile(freedom))
+	require.Greater(t, accepted, n/8)
+	require.Greater(t, rejected, n/4)
 }

@@ -12,10 +12,10 @@ import (
 // in backend memory, so that a program can draft without the host.
 type LoopDrafter interface {
 	DeviceDrafter
-	// Draft records draft step j, from 0, for the cache slots in slots
+	// Draft records draft step j, from 0, of k for the cache slots in slots
 	// (I32 [n, 1]): the ids go to column StatTop1 of stats (I32 [n,
-	// StatCols]). more says that step j+1 follows.
-	Draft(q kernels.Queue, stats, slots kernels.Buf, j int, more bool)
+	// StatCols]).
+	Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int)
 	// Level records what Committed does, from the tables alone: s has no
 	// Spans.
 	Level(s *Step)
@@ -148,7 +148,7 @@ func (l *Loop) capture(e *Engine, entry *drafterEntry, d LoopDrafter) error {
 	e.q.Write(next, int32Bytes(pending))
 	l.program, err = e.q.Capture(kernels.GraphKey{Name: "loop", Spans: n, Rows: rows}, func(q kernels.Queue) {
 		for j := range l.k {
-			d.Draft(q, draftStats, slots, j, j+1 < l.k)
+			d.Draft(q, draftStats, slots, j, l.k)
 			q.Copy(drafts.Columns(j, j+1), draftStats.Columns(kernels.StatTop1, kernels.StatTop1+1))
 		}
 		b := e.t.batch.Prefix(n, rows, rows)

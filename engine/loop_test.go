@@ -57,16 +57,16 @@ func looped(t *testing.T, m *model.Model, drafter engine.Drafter, reqs []engine.
 
 // loopIsStep compares a loop on be with what Step gives on the CPU, step by step,
 // and returns the number of accepted drafts.
-func loopIsStep(t *testing.T, be kernels.Backend, src model.Source, reqs []engine.Request) int {
+func loopIsStep(t *testing.T, be kernels.Backend, src model.Source, drafter string, reqs []engine.Request) int {
 	t.Helper()
 	m, dev := load(t, newCPU(t), src), load(t, be, src)
-	r := newRig(t, m, engine.Config{MaxSequences: 2, MaxTokens: context}, strategy(t, m, "mtp"))
+	r := newRig(t, m, engine.Config{MaxSequences: 2, MaxTokens: context}, strategy(t, m, drafter))
 	for _, q := range reqs {
 		r.submit(q)
 	}
 	r.close()
 	want := r.out
-	first, steps := looped(t, dev, strategy(t, dev, "mtp"), reqs)
+	first, steps := looped(t, dev, strategy(t, dev, drafter), reqs)
 	accepted := 0
 	for i, q := range reqs {
 		records := want[q.ID].records
@@ -92,22 +92,24 @@ func loopIsStep(t *testing.T, be kernels.Backend, src model.Source, reqs []engin
 	return accepted
 }
 
-func loopRequests(vocabulary int32) []engine.Request {
+func loopRequests(vocabulary int32, drafter string) []engine.Request {
 	a, b := prompt(50, 5), prompt(37, 6)
 	for i := range b {
 		b[i] %= vocabulary
 	}
 	return []engine.Request{
-		{ID: "a", Prompt: a, MaxNew: 240, IgnoreStop: true, Drafter: "mtp", K: loopK},
-		{ID: "b", Prompt: b, MaxNew: 240, IgnoreStop: true, Drafter: "mtp", K: loopK},
+		{ID: "a", Prompt: a, MaxNew: 240, IgnoreStop: true, Drafter: drafter, K: loopK},
+		{ID: "b", Prompt: b, MaxNew: 240, IgnoreStop: true, Drafter: drafter, K: loopK},
 	}
 }
 
 // The loop decides what Step decides, on memory that the host can read and on a
 // device where it can't.
 func TestLoopIsStep(t *testing.T) {
-	t.Run("cpu", func(t *testing.T) { loopIsStep(t, newCPU(t), tiny(), loopRequests(vocab)) })
-	t.Run("fakedev", func(t *testing.T) { loopIsStep(t, fakedev.New(newCPU(t)), tiny(), loopRequests(vocab)) })
+	for _, d := range []string{"mtp", "eagle3", "medusa", "dflash"} {
+		t.Run(d+"/cpu", func(t *testing.T) { loopIsStep(t, newCPU(t), tiny(), d, loopRequests(vocab, d)) })
+		t.Run(d+"/fakedev", func(t *testing.T) { loopIsStep(t, fakedev.New(newCPU(t)), tiny(), d, loopRequests(vocab, d)) })
+	}
 }
 
 // The same with trained weights, where most drafts stand.
@@ -120,14 +122,14 @@ func TestLoopIsStepEmbedded(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Cleanup(func() { require.NoError(t, entry.Close()) })
-	reqs := loopRequests(vocab)
+	reqs := loopRequests(vocab, "mtp")
 	for i, text := range []string{"package main\n\nimport (\n\t\"fmt\"\n", "func (s *Server) handle(w http.ResponseWriter, r *http.Request) {\n\tif err := "} {
 		// A few tokens before a border, so that it is crossed whatever the
 		// weights accept.
 		ids := entry.Tokenizer.Encode(strings.Repeat("// A line that says nothing.\n", 20)+text, true)
 		reqs[i].Prompt = ids[len(ids)-(kernels.WindowTokens-6):]
 	}
-	accepted := loopIsStep(t, fakedev.New(newCPU(t)), entry.Source, reqs)
+	accepted := loopIsStep(t, fakedev.New(newCPU(t)), entry.Source, "mtp", reqs)
 	t.Logf("%d of %d drafts accepted", accepted, 2*loopSteps*loopK)
 	require.Greater(t, accepted, loopSteps/2)
 }
