@@ -18,10 +18,6 @@ var unlike = map[string]struct {
 	"counted and not emitted behind the stop": {
 		[]string{counts}, "what the client receives is right: only the counter is not",
 	},
-	"placeholder id in every place": {
-		[]string{tokens, counts}, "the work that the class means is a detokeniser's, which waits for text that never ends; here no text is made, " +
-			"and the ids are neither the drafts that were verified nor the target's choice",
-	},
 }
 
 // expected returns the audits that have to find a fault.
