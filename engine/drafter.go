@@ -2,22 +2,31 @@ package engine
 
 import "exacta.dev/exacta/kernels"
 
-// Draft is what a drafter proposes for one sequence: a chain of tokens that may
-// follow the pending token. An empty draft means that the sequence decodes
-// plainly in this step.
+// Draft is what a drafter proposes for one sequence: a chain or a tree of tokens
+// that may follow the pending token. An empty draft means that the sequence
+// decodes plainly in this step.
 type Draft struct {
 	Tokens []int32
+	// Parents[i], if Parents is not nil, is the index in Tokens of the token
+	// that Tokens[i] follows, below i, or -1 for the pending token. Tokens
+	// with one parent are alternatives; those that come first are tried
+	// first. Nil is a chain: each token follows the one before it.
+	Parents []int32
 	// Probs[i], if Probs is not nil, is the distribution that Tokens[i] was
 	// sampled from, over the whole vocabulary, after the request's own
-	// processing. Nil means that the drafter was certain (one-hot), as
-	// n-gram and greedy drafters are.
+	// processing, given the tokens that it follows and its siblings before
+	// it: a sibling drawn without replacement has a distribution without
+	// those. What a tree looks like must not depend on what was drawn.
+	// Nil means that the drafter was certain (one-hot), as n-gram and greedy
+	// drafters are.
 	Probs [][]float32
 	// Expect is the drafter's own estimate of how many of Tokens will be
 	// accepted; 0 where it has none.
 	Expect float32
 }
 
-// Ask asks for a draft of at most K tokens for one sequence.
+// Ask asks for a draft of at most K tokens for one sequence; a tree has at most K
+// in all.
 type Ask struct {
 	Seq *Sequence // read only
 	K   int
@@ -33,7 +42,7 @@ type Span struct {
 	// Start is the position of the first row, RowOff its index in the batch.
 	Start, RowOff int
 	// Tokens are the span's tokens: a prefill chunk, or the pending token
-	// and the drafts.
+	// and the drafts. Of a tree they are the kept ones alone.
 	Tokens []int32
 	// Kept is the number of rows that were committed. Next is the token at
 	// position Start+Kept: the next prompt token inside a prompt, else the

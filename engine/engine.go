@@ -28,6 +28,7 @@ type Engine struct {
 	listener Listener
 
 	t         *tables
+	c         compacted
 	stats     kernels.Buf
 	statsHost []int32
 	logits    []float32 // rows read for rules that need them
@@ -327,7 +328,7 @@ func (e *Engine) Close() error {
 	bufs := append([]kernels.Buf{e.stats}, e.extra...)
 	if e.t != nil {
 		e.t.batch.Free(e.be)
-		bufs = append(bufs, e.t.kept, e.t.next)
+		bufs = append(bufs, e.t.kept, e.t.next, e.t.path)
 	}
 	for _, d := range e.drafters {
 		if d.device != nil {

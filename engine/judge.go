@@ -30,7 +30,11 @@ func (e *Engine) judge(it *item, logits kernels.Buf) {
 		it.kept = int(it.verdict.Accepted.Length())
 	}
 	it.next = it.verdict.Next
-	it.emit = append(make([]int32, 0, it.verdict.Accepted.Length()), it.draft.Tokens[:it.verdict.Accepted]...)
+	it.straighten()
+	it.emit = make([]int32, 0, it.verdict.Accepted.Length())
+	for i := range int(it.verdict.Accepted) {
+		it.emit = append(it.emit, it.draft.Tokens[it.row(i+1)-1])
+	}
 	it.emit = append(it.emit, it.next)
 	decided := it.emit
 	it.emit, it.finish = it.seq.cut(decided, e.cfg.MaxTokens)
@@ -66,6 +70,9 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 	}
 	if it.decodes() {
 		verdict = e.cfg.Interposer.Verdict(it.seq, &v, verdict)
+	}
+	if err := it.draft.along(&verdict); err != nil {
+		return verdict, fmt.Errorf("request %s: rule %s: %w", it.seq.req.ID, it.seq.rule.Name(), err)
 	}
 	verdict.Targets = slices.Clone(verdict.Targets)
 	return verdict, nil
@@ -108,13 +115,34 @@ func (s *Sequence) cut(ids []int32, maxTokens int) ([]int32, Finish) {
 func (e *Engine) commit(b kernels.Batch) {
 	for i := range e.w.items {
 		it := &e.w.items[i]
-		e.t.keptHost = append(e.t.keptHost, int32(e.cfg.Interposer.Keep(it.seq, len(it.tokens), it.kept)))
+		kept := e.cfg.Interposer.Keep(it.seq, len(it.tokens), it.kept)
+		if it.path != nil {
+			kept = min(kept, len(it.path))
+		}
+		e.t.keptHost = append(e.t.keptHost, int32(kept))
 		e.t.nextHost = append(e.t.nextHost, it.next)
 	}
 	kept, next := e.t.kept.Top(b.Spans), e.t.next.Top(b.Spans)
 	e.q.Write(kept, int32Bytes(e.t.keptHost))
 	e.q.Write(next, int32Bytes(e.t.nextHost))
-	e.q.Commit(e.caches, &b, kept, kernels.Buf{})
+	e.q.Commit(e.caches, &b, kept, e.path(b))
+}
+
+// path uploads the rows that are kept, or returns none where they are the first
+// ones of every span.
+func (e *Engine) path(b kernels.Batch) kernels.Buf {
+	if !e.moves() {
+		return kernels.Buf{}
+	}
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		for j := range it.tokens {
+			e.t.pathHost = append(e.t.pathHost, int32(it.row(j)))
+		}
+	}
+	path := e.t.path.Top(b.Rows)
+	e.q.Write(path, int32Bytes(e.t.pathHost))
+	return path
 }
 
 // inform tells each drafter what its sequences committed.
@@ -138,7 +166,7 @@ func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, out model.Outpu
 		}
 		spans, rows = i+1, it.rowOff+len(it.tokens)
 		s.Spans = append(s.Spans, Span{
-			Seq: it.seq, Start: it.plan.Start, RowOff: it.rowOff, Tokens: it.tokens, Kept: it.kept, Next: it.next,
+			Seq: it.seq, Start: it.plan.Start, RowOff: it.rowOff, Tokens: it.spanTokens(), Kept: it.kept, Next: it.next,
 		})
 	}
 	if len(s.Spans) == 0 {
@@ -253,13 +281,14 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		Request: it.seq.req.ID, Sequence: it.seq.id, Step: e.step, SeqStep: it.seq.seqStep, Phase: Prefill,
 		Batch: int32(b.Spans), BatchRows: int32(b.Rows), PrefillTokens: int32(e.w.prefill),
 		Position: int32(it.plan.Start), Rows: int32(len(it.tokens)), Cached: it.seq.cached, Preemptions: it.seq.preemptions,
-		Drafter: "none", Rule: it.seq.rule.Name(), KPlanned: int32(it.planned), KExecuted: int32(len(it.draft.Tokens)),
-		TreeNodes: int32(len(it.draft.Tokens)), ProposedIDs: slices.Clone(it.draft.Tokens), TargetIDs: it.verdict.Targets,
+		Drafter: "none", Rule: it.seq.rule.Name(), KPlanned: int32(it.planned), KExecuted: int32(it.draft.Depth()),
+		TreeNodes: int32(len(it.draft.Tokens)), TargetIDs: it.verdict.Targets,
 		Accepted: it.verdict.Accepted, NextID: it.verdict.Next, NextKind: it.verdict.Kind, EmittedIDs: slices.Clone(it.emit),
 		RealAccepted: it.verdict.Accepted, RealNextID: it.verdict.Next, ForcedAccepted: it.verdict.Accepted,
 		VerifyNs: verifyNs, TotalNs: totalNs, DraftWork: e.w.draftWork, TargetWork: e.w.targetWork,
 		RankHashes: e.rankHashes(it.at),
 	}
+	rec.ProposedIDs, rec.Parents = it.recorded()
 	if sim := it.verdict.Simulation; sim != nil {
 		rec.Simulated, rec.Simulation, rec.RealAccepted, rec.RealNextID = true, sim.Spec, sim.Real, sim.RealNext
 	} else if s, ok := it.seq.rule.(simulator); ok && it.logits == 0 {
@@ -280,6 +309,8 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		rec.Gaps = append(rec.Gaps, top1-top2)
 		rec.Hashes = append(rec.Hashes, uint64(uint32(e.stat(r, kernels.StatHashLo)))|uint64(uint32(e.stat(r, kernels.StatHashHi)))<<32)
 	}
+	order := it.order()
+	rec.Gaps, rec.Hashes, rec.TargetIDs = reorder(rec.Gaps, order), reorder(rec.Hashes, order), reorder(rec.TargetIDs, order)
 	e.cfg.Interposer.Count(it.seq, rec)
 	return rec
 }

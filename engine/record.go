@@ -49,15 +49,21 @@ type Record struct {
 	Drafter   string
 	Rule      string
 	KPlanned  int32
-	KExecuted int32
-	TreeNodes int32 // draft nodes verified; KExecuted for a chain
+	KExecuted int32 // the most drafts that could be accepted: the depth of the tree
+	TreeNodes int32 // drafts verified; KExecuted for a chain
 
-	ProposedIDs []int32 // draft ids, KExecuted of them
-	TargetIDs   []int32 // the target's choice at each row that wanted logits (argmax, or the rule's sample)
-	Accepted    Accepted
-	NextID      int32
-	NextKind    NextKind
-	EmittedIDs  []int32 // tokens that reached the client in this step, in order
+	// ProposedIDs are the draft ids, TreeNodes of them. The accepted ones come
+	// first, in order of position, the others in the drafter's order.
+	ProposedIDs []int32
+	// Parents has for each of ProposedIDs the index of the one that it
+	// follows, or -1 for the pending token; empty for a chain. Row 0 of the
+	// step is the pending token's, row i+1 that of ProposedIDs[i].
+	Parents    []int32
+	TargetIDs  []int32 // the target's choice (argmax, or the rule's sample) at each row along the accepted path, or at every row
+	Accepted   Accepted
+	NextID     int32
+	NextKind   NextKind
+	EmittedIDs []int32 // tokens that reached the client in this step, in order
 
 	Simulated      bool
 	Simulation     string   // what the simulation was asked for; "" when not simulated
@@ -81,6 +87,25 @@ type Record struct {
 	// all sequences together: for drafting and for levelling the drafters'
 	// caches, and for the target's pass, its statistics and the rules.
 	DraftWork, TargetWork kernels.Counters
+}
+
+// Parent returns the index of the draft that draft i follows, or -1 for the pending
+// token.
+func (r *Record) Parent(i int) int {
+	if len(r.Parents) == 0 {
+		return i - 1
+	}
+	return int(r.Parents[i])
+}
+
+// Leaf says whether no draft follows the last accepted one.
+func (r *Record) Leaf() bool {
+	for i := int(r.Accepted); i < len(r.ProposedIDs) && (len(r.Parents) == 0 || i < len(r.Parents)); i++ {
+		if r.Parent(i) == int(r.Accepted)-1 {
+			return false
+		}
+	}
+	return true
 }
 
 // Emitted returns the number of tokens that reached the client.

@@ -29,6 +29,7 @@ type item struct {
 	seq     *Sequence
 	draft   Draft
 	tokens  []int32 // the span's tokens
+	path    []int32 // the rows that are kept, in order of position; nil: the first ones
 	rowOff  int
 	logit   int // index of its first wanted logits row
 	logits  int // number of wanted logits rows
@@ -117,7 +118,11 @@ func (e *Engine) runStep() (bool, error) {
 		return false, err
 	}
 	e.commit(batch)
-	if err := e.inform(batch, out); err != nil {
+	kept, err := e.compact(batch, out)
+	if err != nil {
+		return false, err
+	}
+	if err := e.inform(batch, kept); err != nil {
 		return false, err
 	}
 	e.w.draftWork = e.w.draftWork.Add(e.worked())
@@ -226,20 +231,23 @@ func (e *Engine) propose() {
 		it.draft = e.checked(e.w.asks[i].Draft, it.plan.K)
 		if it.decodes() {
 			it.draft = e.cfg.Interposer.Draft(it.seq, it.plan.K, it.draft)
+			it.draft.settle()
 		}
 	}
 }
 
 // checked cuts a draft to at most k tokens, and before the first id that is not
-// a token: a drafter that errs costs speed, not correctness.
+// a token or parent that is none: a drafter that errs costs speed, not
+// correctness.
 func (e *Engine) checked(d Draft, k int) Draft {
-	d.Tokens = d.Tokens[:min(len(d.Tokens), k)]
+	d.first(min(len(d.Tokens), k))
 	for i, id := range d.Tokens {
 		if id < 0 || int(id) >= e.cfg.Vocab {
-			d.Tokens = d.Tokens[:i]
+			d.first(i)
 			break
 		}
 	}
+	d.settle()
 	if d.Probs != nil {
 		d.Probs = d.Probs[:min(len(d.Probs), len(d.Tokens))]
 	}
@@ -265,7 +273,7 @@ func (e *Engine) layout() kernels.Batch {
 				it.logits = 1
 			}
 		}
-		it.rowOff = e.t.add(it.seq.slot, start, it.tokens, it.logitFrom(), it.logits)
+		it.rowOff = e.t.add(it.seq.slot, start, it.tokens, it.draft.Parent, it.logitFrom(), it.logits)
 	}
 	return e.t.write(e.q)
 }

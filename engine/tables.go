@@ -10,10 +10,11 @@ import (
 // backend before a pass. All slices have the capacity of the largest batch.
 type tables struct {
 	batch                      kernels.Batch // the largest bucket
-	kept, next                 kernels.Buf
+	kept, next, path           kernels.Buf
 	seq, start, length, rowOff []int32
 	token, pos, parent, spanOf []int32
 	logit                      []int32
+	pathHost                   []int32
 	keptHost, nextHost         []int32
 }
 
@@ -23,15 +24,18 @@ func newTables(be kernels.Backend, spans, rows, logitRows int) (*tables, error) 
 	if t.batch, err = kernels.NewBatch(be, spans, rows, logitRows); err != nil {
 		return nil, err
 	}
-	for _, b := range []*kernels.Buf{&t.kept, &t.next} {
-		if *b, err = be.Alloc(kernels.Tables, kernels.I32, spans, 1); err != nil {
+	for _, b := range []struct {
+		dst  *kernels.Buf
+		rows int
+	}{{&t.kept, spans}, {&t.next, spans}, {&t.path, rows}} {
+		if *b.dst, err = be.Alloc(kernels.Tables, kernels.I32, b.rows, 1); err != nil {
 			return nil, err
 		}
 	}
 	for _, s := range []*[]int32{&t.seq, &t.start, &t.length, &t.rowOff, &t.keptHost, &t.nextHost} {
 		*s = make([]int32, 0, spans)
 	}
-	for _, s := range []*[]int32{&t.token, &t.pos, &t.parent, &t.spanOf} {
+	for _, s := range []*[]int32{&t.token, &t.pos, &t.parent, &t.spanOf, &t.pathHost} {
 		*s = make([]int32, 0, rows)
 	}
 	t.logit = make([]int32, 0, logitRows)
@@ -41,15 +45,16 @@ func newTables(be kernels.Backend, spans, rows, logitRows int) (*tables, error) 
 func (t *tables) reset() {
 	for _, s := range []*[]int32{
 		&t.seq, &t.start, &t.length, &t.rowOff, &t.keptHost, &t.nextHost,
-		&t.token, &t.pos, &t.parent, &t.spanOf, &t.logit,
+		&t.token, &t.pos, &t.parent, &t.spanOf, &t.logit, &t.pathHost,
 	} {
 		*s = (*s)[:0]
 	}
 }
 
 // add appends a span of tokens of the sequence in slot, from position start on,
-// and returns its row offset. Logits are wanted of logits rows from row first on.
-func (t *tables) add(slot, start int, tokens []int32, first, logits int) int {
+// and returns its row offset. tokens[i+1] follows tokens[parent(i)+1]. Logits are
+// wanted of logits rows from row first on.
+func (t *tables) add(slot, start int, tokens []int32, parent func(i int) int, first, logits int) int {
 	off := len(t.token)
 	span := int32(len(t.seq))
 	t.seq = append(t.seq, int32(slot))
@@ -57,9 +62,14 @@ func (t *tables) add(slot, start int, tokens []int32, first, logits int) int {
 	t.length = append(t.length, int32(len(tokens)))
 	t.rowOff = append(t.rowOff, int32(off))
 	for i, id := range tokens {
+		up, pos := -1, start
+		if i > 0 {
+			up = parent(i-1) + 1
+			pos = int(t.pos[off+up]) + 1
+		}
 		t.token = append(t.token, id)
-		t.pos = append(t.pos, int32(start+i))
-		t.parent = append(t.parent, int32(i-1))
+		t.pos = append(t.pos, int32(pos))
+		t.parent = append(t.parent, int32(up))
 		t.spanOf = append(t.spanOf, span)
 	}
 	for i := first; i < first+logits; i++ {

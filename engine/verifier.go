@@ -7,7 +7,9 @@ type Verification struct {
 	Seq   *Sequence
 	Draft Draft
 	// Position is the committed length at the step's start: the pending
-	// token's position. Row i holds the target's view after draft i.
+	// token's position. Row 0 is the pending token's and row i+1 that of
+	// draft i: it holds the target's view after that draft and those that it
+	// follows.
 	Position int
 	// Argmax is the target's largest logit at each of the len(Draft)+1 rows.
 	Argmax []int32
@@ -24,10 +26,14 @@ type Verification struct {
 // Verdict is what a rule decided.
 type Verdict struct {
 	Accepted Accepted
-	Next     int32
-	Kind     NextKind
-	// Targets is the target's choice at each row that the rule looked at:
-	// argmax, or its sample. May alias Verification.Argmax.
+	// Path are the accepted drafts, by index in Draft.Tokens and in order of
+	// position. Nil means the first Accepted ones.
+	Path []int32
+	Next int32
+	Kind NextKind
+	// Targets is the target's choice (argmax, or its sample) at each row
+	// along the path, or at every row, by its index. May alias
+	// Verification.Argmax.
 	Targets []int32
 	// Simulation is set by a rule that forces its outcome: Accepted, Next
 	// and Kind are then the forced ones. Nil is a decision of the rule.

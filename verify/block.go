@@ -23,7 +23,8 @@ func init() {
 //	h_i = S_i / (S_i + 1 - p_i)  for i < k,  h_k = p_k
 //
 // and the longest prefix with u_i < h_i is accepted. The token after it is drawn
-// from the terms of S_i, or from M_b after a whole draft.
+// from the terms of S_i, or from M_b after a whole draft. Of a tree it sees the
+// longest branch.
 type block struct {
 	noise   func(s *sample.Sampler, purpose sample.Purpose, length, row int) float64
 	rows    [][]float32 // M_b, unnormalised, by row
@@ -52,6 +53,7 @@ func (b *block) Verify(v *engine.Verification) (engine.Verdict, error) {
 	if v.Sampler.Params().Greedy() {
 		return argmax(v)
 	}
+	v, along := branch(v)
 	drafts, probs := v.Draft.Tokens, v.Draft.Probs
 	if probs != nil && len(probs) != len(drafts) {
 		return engine.Verdict{}, fmt.Errorf("the draft has %d tokens and %d distributions; it needs one each, or none", len(drafts), len(probs))
@@ -75,7 +77,7 @@ func (b *block) Verify(v *engine.Verification) (engine.Verdict, error) {
 	}
 	next := sample.SampleWeights(b.weights, b.noise(v.Sampler, sample.Recovery, v.Position, n))
 	targets := append(append(make([]int32, 0, n+1), drafts[:n]...), next)
-	return decided(n, len(drafts), next, targets), nil
+	return along(decided(n, len(drafts), next, targets)), nil
 }
 
 func at(probs [][]float32, row int) []float32 {

@@ -22,6 +22,7 @@ type end struct {
 	drafter       *toy
 	prompt        []int32
 	rule          func() noisy
+	shape         []int32 // of trees
 }
 
 func newEnd(params sample.Params) *end {
@@ -222,7 +223,7 @@ func TestChiSquareCatches(t *testing.T) {
 		"the residual is p": func(e *end) {
 			e.rule = func() noisy {
 				r := newRejection()
-				r.residual = func([]float64, []float32, []float32, int32) {}
+				r.residual = func([]float64, []float32, int32) {}
 				return r
 			}
 		},

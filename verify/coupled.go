@@ -33,13 +33,13 @@ func (coupled) Exact(sample.Params) bool { return true }
 // drafts.
 func (coupled) TargetNoise() bool { return true }
 
-// Verify implements engine.Verifier. The token that follows row i has position
-// v.Position + 1 + i.
+// Verify implements engine.Verifier. The token after n drafts has position
+// v.Position + 1 + n.
 func (coupled) Verify(v *engine.Verification) (engine.Verdict, error) {
 	if v.Sampler.Params().Greedy() {
 		return argmax(v)
 	}
-	return walk(v, func(row int) (int32, error) {
-		return v.Sampler.CoupledSample(v.Logits(row), v.Draft.Tokens[:row], v.Position+1+row)
+	return walk(v, func(row int, before []int32) (int32, error) {
+		return v.Sampler.CoupledSample(v.Logits(row), before, v.Position+1+len(before))
 	})
 }

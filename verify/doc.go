@@ -27,6 +27,16 @@
 //     not. It accepts as many drafts of one row as any rule can that keeps the
 //     distribution.
 //
+// A draft may be a tree: several tokens may follow one row, as alternatives. The
+// rules walk down it: greedy and coupled to the child that is the target's own
+// token, rejection by trying the children of a row in order, each against what
+// the ones before it have left of the target's distribution. That keeps the
+// distribution for certain drafts, for siblings drawn alike (SpecInfer,
+// arXiv:2305.09781) and for siblings drawn without replacement (EAGLE-2,
+// arXiv:2406.16858), if each comes with the distribution that it was drawn from.
+// Block verification sees the longest branch. A chain is the tree with one
+// branch, and nothing here treats it apart.
+//
 // At temperature 0 coupled and rejection are greedy. The greedy rule refuses
 // requests that sample, instead of quietly committing the argmax ([Serves]).
 //
@@ -52,9 +62,9 @@
 //
 // # Noise
 //
-// The uniform for row i comes from the Verify stream and the draw for the
-// replacement from the Recovery stream, both keyed by the committed length at
-// the step's start and the row. Draft noise has a stream of its own. Sharing any
+// The uniform for draft i comes from the Verify stream and the draw for the
+// replacement after a row from the Recovery stream, both keyed by the committed
+// length at the step's start and the draft or row. Draft noise has a stream of its own. Sharing any
 // two of them biases the output, although each token alone looks right; a test
 // with the real streams, over several consecutive steps, holds that down, and
 // shows that it would notice.

@@ -50,6 +50,7 @@ type sight struct {
 	accepted engine.Accepted
 	next     int32
 	asked    int
+	path     uint64
 }
 
 // integrate runs a rule over all values of its noise and calls add with the
@@ -63,7 +64,11 @@ func integrate(t *testing.T, r noisy, v *engine.Verification, weight float64, ad
 		c.asked = c.asked[:0]
 		d, err := r.Verify(v)
 		require.NoError(t, err)
-		return sight{d.Accepted, d.Next, len(c.asked)}, d
+		s := sight{d.Accepted, d.Next, len(c.asked), 0}
+		for _, i := range d.Path {
+			s.path = s.path<<8 | uint64(i+1)
+		}
+		return s, d
 	}
 	var follow func(weight float64)
 	follow = func(weight float64) {
@@ -292,28 +297,28 @@ func TestEnumerationCatches(t *testing.T) {
 	for name, broken := range map[string]func() *rejection{
 		"the residual is p": func() *rejection {
 			r := newRejection()
-			r.residual = func([]float64, []float32, []float32, int32) {}
+			r.residual = func([]float64, []float32, int32) {}
 			return r
 		},
 		"the residual is p without the draft": func() *rejection {
 			r := newRejection()
-			r.residual = func(dst []float64, _, _ []float32, draft int32) { dst[draft] = 0 }
+			r.residual = func(w []float64, _ []float32, draft int32) { w[draft] = 0 }
 			return r
 		},
 		"the residual is |p - q|": func() *rejection {
 			r := newRejection()
-			r.residual = func(dst []float64, p, q []float32, _ int32) {
-				for i := range p {
-					dst[i] = math.Abs(float64(p[i]) - float64(q[i]))
+			r.residual = func(w []float64, q []float32, _ int32) {
+				for i := range w {
+					w[i] = math.Abs(w[i] - float64(q[i]))
 				}
 			}
 			return r
 		},
 		"q is not normalised": func() *rejection {
 			r := newRejection()
-			r.residual = func(dst []float64, p, q []float32, _ int32) {
-				for i := range p {
-					dst[i] = max(0, float64(p[i])-1.001*float64(q[i]))
+			r.residual = func(w []float64, q []float32, _ int32) {
+				for i := range w {
+					w[i] = max(0, w[i]-1.001*float64(q[i]))
 				}
 			}
 			return r

@@ -48,17 +48,19 @@ func (g greedy) Verify(v *engine.Verification) (engine.Verdict, error) {
 	return argmax(v)
 }
 
-// argmax accepts drafts while they are the argmax at their row.
+// argmax accepts drafts while they are the argmax at the row before them.
 func argmax(v *engine.Verification) (engine.Verdict, error) {
-	drafts := v.Draft.Tokens
 	if v.Sampler.Params().Plain() {
-		n := 0
-		for n < len(drafts) && drafts[n] == v.Argmax[n] {
-			n++
+		r := begin(v)
+		for {
+			i := v.Draft.Child(r.row, v.Argmax[r.row])
+			if i < 0 {
+				return r.verdict(v.Argmax[r.row], v.Argmax), nil
+			}
+			r.take(i)
 		}
-		return decided(n, len(drafts), v.Argmax[n], v.Argmax), nil
 	}
-	return walk(v, func(row int) (int32, error) {
-		return v.Sampler.Argmax(v.Logits(row), drafts[:row])
+	return walk(v, func(row int, before []int32) (int32, error) {
+		return v.Sampler.Argmax(v.Logits(row), before)
 	})
 }

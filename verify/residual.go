@@ -7,23 +7,23 @@ import (
 
 // accepts decides about one draft: u < p(x)/q(x), with p and q divided by their
 // sums. A nil q is one-hot at the draft. u is strictly between 0 and 1.
-func accepts(p, q []float32, draft int32, u float64) (bool, error) {
+func accepts(p []float64, q []float32, draft int32, u float64) (bool, error) {
 	ps := mass(p)
-	qs, err := draftMass(p, q, draft)
+	qs, err := draftMass(len(p), q, draft)
 	if err != nil {
 		return false, err
 	}
 	if q == nil {
-		return float64(u*ps) < float64(p[draft]), nil
+		return float64(u*ps) < p[draft], nil
 	}
-	return float64(u*float64(float64(q[draft])*ps)) < float64(float64(p[draft])*qs), nil
+	return float64(u*float64(float64(q[draft])*ps)) < float64(p[draft]*qs), nil
 }
 
 // likelihood is p(x)/q(x) of a draft x, with p and q divided by their sums. A nil
 // q is one-hot at the draft.
 func likelihood(p, q []float32, draft int32) (float64, error) {
 	ps := mass(p)
-	qs, err := draftMass(p, q, draft)
+	qs, err := draftMass(len(p), q, draft)
 	if err != nil {
 		return 0, err
 	}
@@ -33,17 +33,17 @@ func likelihood(p, q []float32, draft int32) (float64, error) {
 	return float64(float64(p[draft])*qs) / float64(float64(q[draft])*ps), nil
 }
 
-// draftMass checks a draft and the distribution that it was drawn from against
-// the target's, and returns the distribution's sum, 1 for a nil one.
-func draftMass(p, q []float32, draft int32) (float64, error) {
-	if draft < 0 || int(draft) >= len(p) {
-		return 0, fmt.Errorf("token %d is outside the vocabulary of %d", draft, len(p))
+// draftMass checks a draft and the distribution that it was drawn from, over a
+// vocabulary, and returns the distribution's sum, 1 for a nil one.
+func draftMass(vocab int, q []float32, draft int32) (float64, error) {
+	if draft < 0 || int(draft) >= vocab {
+		return 0, fmt.Errorf("token %d is outside the vocabulary of %d", draft, vocab)
 	}
 	if q == nil {
 		return 1, nil
 	}
-	if len(q) != len(p) {
-		return 0, fmt.Errorf("its distribution has %d entries; the vocabulary has %d", len(q), len(p))
+	if len(q) != vocab {
+		return 0, fmt.Errorf("its distribution has %d entries; the vocabulary has %d", len(q), vocab)
 	}
 	qs := mass(q)
 	for i, v := range q {
@@ -57,24 +57,22 @@ func draftMass(p, q []float32, draft int32) (float64, error) {
 	return qs, nil
 }
 
-// residual fills dst with max(p - q, 0) of the distributions divided by their
-// sums, times the product of the sums. A nil q is one-hot at the draft.
-func residual(dst []float64, p, q []float32, draft int32) {
+// residual turns the target's distribution w into max(w - q, 0) of the
+// distributions divided by their sums, times the product of the sums. A nil q is
+// one-hot at the draft.
+func residual(w []float64, q []float32, draft int32) {
 	if q == nil {
-		for i, v := range p {
-			dst[i] = float64(v)
-		}
-		dst[draft] = 0
+		w[draft] = 0
 		return
 	}
-	ps, qs := mass(p), mass(q)
-	for i := range p {
-		dst[i] = max(0, float64(float64(p[i])*qs)-float64(float64(q[i])*ps))
+	ps, qs := mass(w), mass(q)
+	for i, p := range w {
+		w[i] = max(0, float64(p*qs)-float64(float64(q[i])*ps))
 	}
 }
 
 // mass is the sum by rising id, as sample.Sample takes it.
-func mass(p []float32) float64 {
+func mass[T float32 | float64](p []T) float64 {
 	var s float64
 	for _, v := range p {
 		s += float64(v)

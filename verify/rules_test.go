@@ -49,26 +49,38 @@ func TestPromises(t *testing.T) {
 // speak generates n tokens from a prompt with a rule. draft proposes; it may look
 // at the tokens that plain decoding gives, if there are any.
 func speak(t *testing.T, rule engine.Verifier, m *toy, p sample.Params, prompt []int32, n int, draft func(history []int32) []int32) (tokens []int32, accepted int) {
+	return speakTrees(t, rule, m, p, prompt, n, func(history []int32) engine.Draft { return engine.Draft{Tokens: draft(history)} })
+}
+
+// speakTrees is speak with drafts that may be trees.
+func speakTrees(t *testing.T, rule engine.Verifier, m *toy, p sample.Params, prompt []int32, n int, draft func(history []int32) engine.Draft) (tokens []int32, accepted int) {
 	s := sample.New(p, prompt)
 	constrain(t, s, m.vocab)
 	history := append([]int32(nil), prompt...)
 	for len(history) < len(prompt)+n {
-		d := engine.Draft{Tokens: draft(history)}
+		d := draft(history)
 		v := m.verification(s, history, d)
 		verdict, err := rule.Verify(v)
 		require.NoError(t, err)
-		k := len(d.Tokens)
+		row := int(verdict.Accepted)
+		if len(verdict.Path) > 0 {
+			row = int(verdict.Path[len(verdict.Path)-1]) + 1
+		}
 		switch {
-		case k == 0:
+		case len(d.Tokens) == 0:
 			require.Equal(t, engine.NextSampled, verdict.Kind)
-		case int(verdict.Accepted) == k:
+		case d.First(row) < 0:
 			require.Equal(t, engine.NextBonus, verdict.Kind)
 		default:
 			require.Equal(t, engine.NextCorrection, verdict.Kind)
-			require.NotEqual(t, d.Tokens[verdict.Accepted], verdict.Next)
+			if d.Parents == nil || rule.Name() != "block" {
+				require.Negative(t, d.Child(row, verdict.Next))
+			}
 		}
 		require.Greater(t, len(verdict.Targets), int(verdict.Accepted))
-		require.Equal(t, out(d, verdict), verdict.Targets[:verdict.Accepted+1])
+		if d.Parents == nil || len(verdict.Targets) == len(verdict.Path)+1 {
+			require.Equal(t, out(d, verdict), verdict.Targets[:verdict.Accepted+1])
+		}
 		accepted += int(verdict.Accepted)
 		history = append(history, out(d, verdict)...)
 		s.Push(out(d, verdict)...)
@@ -182,9 +194,11 @@ func TestBadInput(t *testing.T) {
 func TestEmptyResidual(t *testing.T) {
 	r := newRejection()
 	p := []float32{0.25, 0.75}
-	r.replace(p, p, 1)
+	r.weights = widen(nil, p)
+	r.replace(p, 1)
 	require.Equal(t, []float64{0.25, 0.75}, r.weights)
-	r.replace([]float32{0, 1}, nil, 1)
+	r.weights = []float64{0, 1}
+	r.replace(nil, 1)
 	require.Equal(t, []float64{0, 1}, r.weights)
 }
 

@@ -25,6 +25,8 @@ import (
 // says so). Such a step counts in no estimate of the mean: Most says which steps
 // can't be among them.
 //
+// Of a tree the forced drafts are those of the longest branch.
+//
 // The result promises nothing about the output: Exact is false.
 func Simulate(rule engine.Verifier, s Simulation, k int) (engine.Verifier, error) {
 	if err := s.Validate(k); err != nil {
@@ -86,12 +88,13 @@ func (s *simulated) Serves(p sample.Params) error {
 
 // Verify implements engine.Verifier.
 func (s *simulated) Verify(v *engine.Verification) (engine.Verdict, error) {
-	n := len(v.Draft.Tokens)
-	if n > s.k || len(v.Argmax) <= n {
+	if n := len(v.Draft.Tokens); n > s.k || len(v.Argmax) <= n {
 		return engine.Verdict{}, fmt.Errorf("simulation %s of %d drafts a step: %d drafts and %d rows", s.text, s.k, n, len(v.Argmax))
 	}
+	chain, along := branch(v)
+	n := len(chain.Draft.Tokens)
 	forced, _ := SimulatedAccepted(s.spec, v.Sampler.Params(), v.Position, n)
-	after := s.after(v, int(forced))
+	after := s.after(chain, int(forced))
 	real, err := s.rule.Verify(v)
 	if err != nil {
 		return real, err
@@ -101,7 +104,7 @@ func (s *simulated) Verify(v *engine.Verification) (engine.Verdict, error) {
 	if err != nil {
 		return plain, err
 	}
-	out := decided(int(forced), n, plain.Next, targets)
+	out := along(decided(int(forced), n, plain.Next, targets))
 	out.Simulation = &engine.Simulation{Spec: s.text, Real: real.Accepted, RealNext: real.Next}
 	return out, nil
 }

@@ -77,7 +77,7 @@ func join(a, b []int32) []int32 { return append(append([]int32(nil), a...), b...
 // token is pending) is followed by a draft.
 func (m *toy) verification(s *sample.Sampler, history []int32, d engine.Draft) *engine.Verification {
 	v := &engine.Verification{Draft: d, Position: len(history) - 1, Sampler: s}
-	v.Logits = func(row int) []float32 { return m.logits(join(history, d.Tokens[:row])) }
+	v.Logits = func(row int) []float32 { return m.logits(join(history, before(&d, row))) }
 	for row := range len(d.Tokens) + 1 {
 		top, l := 0, v.Logits(row)
 		for i := range l {
@@ -90,7 +90,22 @@ func (m *toy) verification(s *sample.Sampler, history []int32, d engine.Draft) *
 	return v
 }
 
+// before returns the drafts up to a row.
+func before(d *engine.Draft, row int) []int32 {
+	if row == 0 {
+		return nil
+	}
+	return append(before(d, d.Parent(row-1)+1), d.Tokens[row-1])
+}
+
 // out returns the tokens of a verdict.
 func out(d engine.Draft, v engine.Verdict) []int32 {
-	return append(append([]int32(nil), d.Tokens[:v.Accepted]...), v.Next)
+	if v.Path == nil {
+		return append(append([]int32(nil), d.Tokens[:v.Accepted]...), v.Next)
+	}
+	var tokens []int32
+	for _, i := range v.Path {
+		tokens = append(tokens, d.Tokens[i])
+	}
+	return append(tokens, v.Next)
 }

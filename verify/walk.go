@@ -2,7 +2,93 @@ package verify
 
 import "exacta.dev/exacta/engine"
 
-// decided returns the verdict that accepts the first n of k drafts.
+// route is a walk down a draft, from the pending token along accepted drafts. A
+// chain is the draft in which each row has one draft after it.
+type route struct {
+	draft  *engine.Draft
+	row    int     // of the last token
+	tokens []int32 // the accepted drafts
+	path   []int32 // their indices, of a tree
+}
+
+func begin(v *engine.Verification) route { return route{draft: &v.Draft} }
+
+// take accepts draft i, which follows the last row.
+func (r *route) take(i int) {
+	r.row = i + 1
+	if r.draft.Parents == nil {
+		r.tokens = r.draft.Tokens[:r.row]
+		return
+	}
+	r.tokens = append(r.tokens, r.draft.Tokens[i])
+	r.path = append(r.path, int32(i))
+}
+
+// verdict ends the walk with the token after it.
+func (r *route) verdict(next int32, targets []int32) engine.Verdict {
+	kind := engine.NextCorrection
+	switch {
+	case len(r.draft.Tokens) == 0:
+		kind = engine.NextSampled
+	case r.draft.First(r.row) < 0:
+		kind = engine.NextBonus
+	}
+	return engine.Verdict{Accepted: engine.Accepted(len(r.tokens)), Path: r.path, Next: next, Kind: kind, Targets: targets}
+}
+
+// walk accepts drafts while they equal the target's choice, which choose gives
+// for a row and the tokens up to it. Rows off the path are not looked at.
+func walk(v *engine.Verification, choose func(row int, before []int32) (int32, error)) (engine.Verdict, error) {
+	r := begin(v)
+	targets := make([]int32, 0, len(v.Draft.Tokens)+1)
+	for {
+		t, err := choose(r.row, r.tokens)
+		if err != nil {
+			return engine.Verdict{}, err
+		}
+		targets = append(targets, t)
+		i := v.Draft.Child(r.row, t)
+		if i < 0 {
+			return r.verdict(t, targets), nil
+		}
+		r.take(i)
+	}
+}
+
+// branch shows a rule for chains the longest branch of a tree, as if the drafter
+// had proposed nothing else, and returns it with the rows of the branch; along
+// turns the rule's verdict back. A chain is its own longest branch.
+func branch(v *engine.Verification) (*engine.Verification, func(engine.Verdict) engine.Verdict) {
+	if v.Draft.Parents == nil {
+		return v, func(d engine.Verdict) engine.Verdict { return d }
+	}
+	path := v.Draft.Branch()
+	b := *v
+	b.Draft = engine.Draft{Expect: v.Draft.Expect}
+	row := func(i int) int {
+		if i == 0 {
+			return 0
+		}
+		return int(path[i-1]) + 1
+	}
+	b.Argmax = []int32{v.Argmax[0]}
+	for j, i := range path {
+		b.Draft.Tokens = append(b.Draft.Tokens, v.Draft.Tokens[i])
+		if v.Draft.Probs != nil && int(i) < len(v.Draft.Probs) {
+			b.Draft.Probs = append(b.Draft.Probs, v.Draft.Probs[i])
+		}
+		b.Argmax = append(b.Argmax, v.Argmax[row(j+1)])
+	}
+	if v.Logits != nil {
+		b.Logits = func(i int) []float32 { return v.Logits(row(i)) }
+	}
+	return &b, func(d engine.Verdict) engine.Verdict {
+		d.Path = path[:d.Accepted]
+		return d
+	}
+}
+
+// decided returns the verdict that accepts the first n of k drafts of a chain.
 func decided(n, k int, next int32, targets []int32) engine.Verdict {
 	kind := engine.NextCorrection
 	switch {
@@ -12,21 +98,4 @@ func decided(n, k int, next int32, targets []int32) engine.Verdict {
 		kind = engine.NextBonus
 	}
 	return engine.Verdict{Accepted: engine.Accepted(n), Next: next, Kind: kind, Targets: targets}
-}
-
-// walk accepts drafts while they equal the target's choice, which choose gives
-// for a row. Rows past the first difference are not looked at.
-func walk(v *engine.Verification, choose func(row int) (int32, error)) (engine.Verdict, error) {
-	drafts := v.Draft.Tokens
-	targets := make([]int32, 0, len(drafts)+1)
-	for row := 0; ; row++ {
-		t, err := choose(row)
-		if err != nil {
-			return engine.Verdict{}, err
-		}
-		targets = append(targets, t)
-		if row == len(drafts) || t != drafts[row] {
-			return decided(row, len(drafts), t, targets), nil
-		}
-	}
 }

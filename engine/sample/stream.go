@@ -18,7 +18,8 @@ const (
 	// Draft.
 	Verify
 	// Recovery picks the token after the accepted drafts, keyed like Draft;
-	// offset = the number of accepted drafts.
+	// offset = the row of the last one: in a chain, the number of accepted
+	// drafts.
 	Recovery
 	// Simulate holds the one uniform of a step that draws how many drafts a
 	// simulated verification accepts, keyed by the committed length at the

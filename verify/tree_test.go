@@ -1,0 +1,306 @@
+package verify
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/sample"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Shapes of trees, by parent.
+var (
+	twins   = []int32{-1, -1}
+	comb    = []int32{-1, -1, 0, 0, 2, 2} // two alternatives at each depth, to depth 3
+	bushy   = []int32{-1, -1, 0, 0, 1, 1}
+	fan     = []int32{-1, -1, -1, 1, 3}
+	single  = []int32{-1, 0, 1} // a chain, said as a tree
+	untidy  = []int32{-1, 0, -1, 2, 0, 3}
+	shapes  = map[string][]int32{"twins": twins, "comb": comb, "bushy": bushy, "fan": fan, "single": single, "untidy": untidy}
+	uniform = sample.Params{Temperature: 1}
+)
+
+// drawing is how the drafter of a tree chooses siblings.
+type drawing int
+
+const (
+	certain            drawing = iota // any tokens; the rule is told nothing
+	withReplacement                   // each drawn from q, as in SpecInfer
+	withoutReplacement                // each drawn from q without those before it, as in EAGLE
+	pretended                         // as that, but the rule is told q: wrong
+)
+
+// sibling returns the distribution that draft i of d is drawn from, unnormalised,
+// and the one that the rule is told.
+func sibling(d *engine.Draft, i int, q []float32, how drawing) (drawn, told []float32) {
+	if how == certain || how == withReplacement {
+		return q, q
+	}
+	drawn = slices.Clone(q)
+	for j := d.First(d.Parent(i) + 1); j >= 0 && j < i; j = d.Sibling(j) {
+		drawn[d.Tokens[j]] = 0
+	}
+	if how == pretended {
+		return drawn, q
+	}
+	return drawn, drawn
+}
+
+// treeVariation is variation for drafts of a shape.
+func treeVariation(t *testing.T, r noisy, c enumerated, shape []int32, how drawing, seed uint64) float64 {
+	target := &toy{vocab: c.vocab, salt: seed, scale: c.scale}
+	drafter := &toy{vocab: c.vocab, salt: seed + 1000, scale: c.scale, like: target, noise: c.noise}
+	prompt := []int32{1, 0, 1}
+	s := sample.New(c.params, prompt)
+	constrain(t, s, c.vocab)
+	got := map[string]float64{}
+	var extend func(tokens []int32, weight float64)
+	extend = func(tokens []int32, weight float64) {
+		if len(tokens) == c.depth+1 {
+			got[fmt.Sprint(tokens)] += weight
+			return
+		}
+		for i, p := range target.dist(s, prompt, tokens) {
+			if p > 0 {
+				extend(append(tokens[:len(tokens):len(tokens)], int32(i)), weight*p)
+			}
+		}
+	}
+	d := engine.Draft{Parents: shape}
+	var drafts func(weight float64)
+	drafts = func(weight float64) {
+		i := len(d.Tokens)
+		if i == len(shape) {
+			full := engine.Draft{Tokens: slices.Clone(d.Tokens), Parents: shape}
+			if how != certain {
+				full.Probs = slices.Clone(d.Probs)
+			}
+			v := target.verification(s, prompt, full)
+			v.Logits = cached(v.Logits, len(shape)+1)
+			integrate(t, r, v, weight, extend)
+			return
+		}
+		after := before(&d, int(shape[i])+1)
+		q, err := s.ProcessTo(make([]float32, c.vocab), drafter.logits(join(prompt, after)), after)
+		require.NoError(t, err)
+		drawn, told := sibling(&d, i, q, how)
+		sum := mass(drawn)
+		for x, p := range drawn {
+			if p > 0 {
+				d.Tokens, d.Probs = append(d.Tokens[:i], int32(x)), append(d.Probs[:i], told)
+				drafts(weight * float64(p) / sum)
+			}
+		}
+		d.Tokens, d.Probs = d.Tokens[:i], d.Probs[:i]
+	}
+	drafts(1)
+	rule := got
+	got = map[string]float64{}
+	extend(nil, 1)
+	return distance(got, rule)
+}
+
+// The output of the production rules over trees, over all drafts and all noise, is
+// distributed as plain sampling.
+func TestTreesEnumerated(t *testing.T) {
+	penal := sample.Params{Temperature: 0.8, PresencePenalty: 0.6, RepetitionPenalty: 1.3}
+	type trial struct {
+		shape string
+		how   drawing
+		c     enumerated
+	}
+	trials := []trial{
+		{"twins", withReplacement, enumerated{vocab: 5, depth: 2, params: uniform, noise: 1, scale: 1}},
+		{"twins", withoutReplacement, enumerated{vocab: 8, depth: 1, params: uniform, noise: 2, scale: 1.5}},
+		{"comb", withoutReplacement, enumerated{vocab: 3, depth: 3, params: uniform, noise: 1, scale: 1}},
+		{"bushy", withReplacement, enumerated{vocab: 3, depth: 2, params: uniform, noise: 1, scale: 1}},
+		{"bushy", withoutReplacement, enumerated{vocab: 3, depth: 2, params: penal, noise: 1, scale: 1}},
+		{"fan", withoutReplacement, enumerated{vocab: 4, depth: 3, params: uniform, noise: 3, scale: 1}},
+		{"fan", certain, enumerated{vocab: 4, depth: 3, params: sample.Params{Temperature: 1, TopK: 3}, noise: 1, scale: 1}},
+		{"single", withReplacement, enumerated{vocab: 4, depth: 3, params: uniform, noise: 1, scale: 1}},
+		{"untidy", withReplacement, enumerated{vocab: 3, depth: 3, params: uniform, noise: 1, scale: 1}},
+		{"comb", certain, enumerated{vocab: 3, depth: 3, params: penal, noise: 1, scale: 1}},
+	}
+	for i, c := range trials {
+		t.Run(fmt.Sprintf("%s %d", c.shape, c.how), func(t *testing.T) {
+			for name, rule := range map[string]noisy{"rejection": newRejection(), "block": newBlock()} {
+				tv := treeVariation(t, rule, c.c, shapes[c.shape], c.how, uint64(i))
+				t.Logf("%s: total variation %.2g", name, tv)
+				require.Less(t, tv, 1e-12, name)
+			}
+		})
+	}
+}
+
+// The same test sees rules that forget what siblings have taken, and drafters that
+// hide how they drew.
+func TestTreeEnumerationCatches(t *testing.T) {
+	c := enumerated{vocab: 4, depth: 1, params: uniform, noise: 1, scale: 1}
+	r := newRejection()
+	r.residual = func([]float64, []float32, int32) {}
+	require.Greater(t, treeVariation(t, r, c, twins, withReplacement, 1), 1e-5)
+	r.residual = func(w []float64, q []float32, draft int32) { w[draft] = 0 }
+	require.Greater(t, treeVariation(t, r, c, twins, withoutReplacement, 1), 1e-5)
+	require.Greater(t, treeVariation(t, newRejection(), c, twins, pretended, 1), 1e-5)
+}
+
+// tree draws a draft of a shape with the Draft stream, keyed by node.
+func (e *end) tree(r rows, s *sample.Sampler, history []int32, probs [][]float32, how drawing) engine.Draft {
+	d := engine.Draft{Parents: e.shape}
+	for i := range e.shape {
+		after := before(&d, int(e.shape[i])+1)
+		q, err := s.ProcessTo(probs[i], r.logits(e.drafter, 1, join(history, after)), after)
+		if err != nil {
+			panic(err)
+		}
+		drawn, told := sibling(&d, i, q, how)
+		d.Tokens = append(d.Tokens, sample.Sample(drawn, s.Stream(sample.Draft, len(history)-1, i).Uniform(0)))
+		d.Probs = append(d.Probs, told)
+	}
+	return d
+}
+
+// treeRequest is request with a tree in every step but the first.
+func (e *end) treeRequest(r rows, rule noisy, ws *sample.Workspace, seed uint64, probs [][]float32, how drawing) int {
+	p := e.params
+	p.Seed = seed
+	s := sample.New(p, e.prompt)
+	s.Use(ws)
+	history := append([]int32(nil), e.prompt...)
+	for step := 0; len(history) < len(e.prompt)+e.tokens; step++ {
+		var d engine.Draft
+		if step > 0 {
+			d = e.tree(r, s, history, probs, how)
+		}
+		v := &engine.Verification{Draft: d, Position: len(history) - 1, Sampler: s, Argmax: make([]int32, len(d.Tokens)+1)}
+		v.Logits = func(row int) []float32 { return r.logits(e.target, 0, join(history, before(&d, row))) }
+		verdict, err := rule.Verify(v)
+		if err != nil {
+			panic(err)
+		}
+		emitted := out(d, verdict)
+		history = append(history, emitted...)
+		s.Push(emitted...)
+	}
+	index := 0
+	for _, t := range history[len(e.prompt):][:e.tokens] {
+		index = index*e.vocab + int(t)
+	}
+	return index
+}
+
+// treeChi is chi for trees.
+func (e *end) treeChi(n int, how drawing) (stat float64, freedom int) {
+	const workers = 2
+	var counts [workers][]int
+	var wg sync.WaitGroup
+	want := e.expected()
+	for w := range workers {
+		counts[w] = make([]int, len(want))
+		wg.Go(func() {
+			r, rule, ws := rows{}, e.rule(), sample.NewWorkspace()
+			probs := make([][]float32, len(e.shape))
+			for i := range probs {
+				probs[i] = make([]float32, e.vocab)
+			}
+			for seed := w; seed < n; seed += workers {
+				counts[w][e.treeRequest(r, rule, ws, uint64(seed), probs, how)]++
+			}
+		})
+	}
+	wg.Wait()
+	for i, p := range want {
+		x, got := p*float64(n), float64(counts[0][i]+counts[1][i])
+		stat += (got - x) * (got - x) / x
+	}
+	return stat, len(want) - 1
+}
+
+// The output over consecutive steps of trees, with the real draft, acceptance and
+// recovery streams, is distributed as plain sampling; wrong rules are seen.
+func TestTreeChiSquare(t *testing.T) {
+	tree := func(shape []int32) *end {
+		e := newEnd(uniform)
+		e.shape, e.tokens = shape, 4
+		return e
+	}
+	for _, c := range []struct {
+		name  string
+		shape []int32
+		how   drawing
+		n     int
+	}{
+		{"without replacement", bushy, withoutReplacement, 1_000_000},
+		{"with replacement", comb, withReplacement, 200_000},
+	} {
+		stat, freedom := tree(c.shape).treeChi(c.n, c.how)
+		t.Logf("%s: chi-square %.1f at %d degrees of freedom, bound %.1f", c.name, stat, freedom, quantile(freedom))
+		require.Less(t, stat, quantile(freedom), c.name)
+	}
+	shared := tree(bushy)
+	shared.rule = func() noisy {
+		r := newRejection()
+		r.noise = func(s *sample.Sampler, p sample.Purpose, length, _ int) float64 { return streamed(s, p, length, 0) }
+		return r
+	}
+	for name, e := range map[string]*end{"one noise for all nodes": shared, "hidden drawing": tree(bushy)} {
+		how := withoutReplacement
+		if name == "hidden drawing" {
+			how = pretended
+		}
+		stat, freedom := e.treeChi(100_000, how)
+		require.Greater(t, stat, quantile(freedom), "not noticed: %s", name)
+	}
+}
+
+// The exact rules give the tokens of plain decoding, whatever the trees.
+func TestTreesGiveTokensOfPlainDecoding(t *testing.T) {
+	const n = 40
+	r := rand.New(rand.NewPCG(3, 4))
+	accepted, off := map[string]int{}, 0
+	for trial := range 60 {
+		m := &toy{vocab: 2 + r.IntN(20), salt: uint64(trial), scale: 2}
+		prompt := []int32{0, 1, 1}
+		p := sample.Params{Seed: r.Uint64()}
+		if trial%2 == 0 {
+			p.PresencePenalty, p.FrequencyPenalty, p.RepetitionPenalty = 0.3, 0.1, 1.2
+		}
+		if trial%3 == 0 {
+			p.Temperature, p.TopP = 0.9, 0.95
+		}
+		for _, name := range Names() {
+			rule, err := New(name)
+			require.NoError(t, err)
+			if !rule.Exact(p) {
+				continue
+			}
+			plain, _ := speak(t, rule, m, p, prompt, n, func([]int32) []int32 { return nil })
+			grow := func(history []int32) engine.Draft {
+				var d engine.Draft
+				d.Parents = []int32{}
+				for i := range r.IntN(12) {
+					parent := int32(r.IntN(i+1)) - 1
+					at := len(history) - len(prompt) + len(before(&d, int(parent)+1))
+					id := int32(r.IntN(m.vocab))
+					if at < n && r.IntN(2) == 0 {
+						id = plain[at]
+					}
+					d.Tokens, d.Parents = append(d.Tokens, id), append(d.Parents, parent)
+				}
+				return d
+			}
+			got, hits := speakTrees(t, rule, m, p, prompt, n, grow)
+			require.Equal(t, plain, got[:n], "%s %+v", name, p)
+			accepted[name] += hits
+			off++
+		}
+	}
+	for _, name := range Names() {
+		require.Greater(t, accepted[name], 200, name)
+	}
+}
