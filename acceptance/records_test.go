@@ -101,7 +101,7 @@ func same(t testing.TB, want, got []*engine.Record) {
 	require.Len(t, got, len(want))
 	for i := range want {
 		w, g := *want[i], *got[i]
-		for _, list := range []*[]int32{&w.ProposedIDs, &w.TargetIDs, &w.EmittedIDs, &g.ProposedIDs, &g.TargetIDs, &g.EmittedIDs} {
+		for _, list := range []*[]int32{&w.ProposedIDs, &w.Parents, &w.TargetIDs, &w.EmittedIDs, &g.ProposedIDs, &g.Parents, &g.TargetIDs, &g.EmittedIDs} {
 			if len(*list) == 0 {
 				*list = nil
 			}

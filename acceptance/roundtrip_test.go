@@ -48,6 +48,10 @@ func randomRecord(t *testing.T, r *rand.Rand, step int64) *engine.Record {
 			ids[i] = int32(r.Uint32())
 		}
 	}
+	rec.Parents = nil
+	for i := range rec.ProposedIDs[:len(rec.ProposedIDs)*r.IntN(2)] {
+		rec.Parents = append(rec.Parents, int32(r.IntN(i+1))-1)
+	}
 	rec.Hashes = make([]uint64, len(rec.Gaps))
 	for i := range rec.Gaps {
 		rec.Hashes[i] = r.Uint64()

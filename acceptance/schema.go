@@ -9,7 +9,7 @@ import (
 
 // SchemaVersion is the version of the record columns. It changes whenever a
 // column does; a Reader accepts its own version only.
-const SchemaVersion = "2"
+const SchemaVersion = "3"
 
 // Keys of the file metadata.
 const (
@@ -39,6 +39,7 @@ type row struct {
 	KExecuted             int32     `parquet:"k_executed"`
 	TreeNodes             int32     `parquet:"tree_nodes"`
 	ProposedIDs           []int32   `parquet:"proposed_ids,list"`
+	Parents               []int32   `parquet:"parents,list"`
 	TargetIDs             []int32   `parquet:"target_ids,list"`
 	Accepted              int32     `parquet:"accepted"`
 	NextID                int32     `parquet:"next_id"`
@@ -81,7 +82,7 @@ func toRow(run string, r *engine.Record) row {
 		Run: run, Request: r.Request, Sequence: r.Sequence, Step: r.Step, SeqStep: r.SeqStep, Phase: string(r.Phase),
 		Batch: r.Batch, BatchRows: r.BatchRows, PrefillTokens: r.PrefillTokens, Position: r.Position, Rows: r.Rows,
 		Cached: r.Cached, Preemptions: r.Preemptions, Drafter: r.Drafter, Rule: r.Rule, KPlanned: r.KPlanned,
-		KExecuted: r.KExecuted, TreeNodes: r.TreeNodes, ProposedIDs: r.ProposedIDs, TargetIDs: r.TargetIDs,
+		KExecuted: r.KExecuted, TreeNodes: r.TreeNodes, ProposedIDs: r.ProposedIDs, Parents: r.Parents, TargetIDs: r.TargetIDs,
 		Accepted: int32(r.Accepted), NextID: r.NextID, NextKind: string(r.NextKind), EmittedIDs: r.EmittedIDs,
 		Emitted: int32(r.Emitted()), Simulated: r.Simulated, Simulation: r.Simulation, RealAccepted: int32(r.RealAccepted), RealNextID: r.RealNextID,
 		ForcedAccepted: int32(r.ForcedAccepted), RankHashes: r.RankHashes, Gaps: r.Gaps, Hashes: r.Hashes,
@@ -103,7 +104,7 @@ func (w *row) record() *engine.Record {
 		Request: w.Request, Sequence: w.Sequence, Step: w.Step, SeqStep: w.SeqStep, Phase: engine.Phase(w.Phase),
 		Batch: w.Batch, BatchRows: w.BatchRows, PrefillTokens: w.PrefillTokens, Position: w.Position, Rows: w.Rows,
 		Cached: w.Cached, Preemptions: w.Preemptions, Drafter: w.Drafter, Rule: w.Rule, KPlanned: w.KPlanned,
-		KExecuted: w.KExecuted, TreeNodes: w.TreeNodes, ProposedIDs: w.ProposedIDs, TargetIDs: w.TargetIDs,
+		KExecuted: w.KExecuted, TreeNodes: w.TreeNodes, ProposedIDs: w.ProposedIDs, Parents: w.Parents, TargetIDs: w.TargetIDs,
 		Accepted: engine.Accepted(w.Accepted), NextID: w.NextID, NextKind: engine.NextKind(w.NextKind), EmittedIDs: w.EmittedIDs,
 		Simulated: w.Simulated, Simulation: w.Simulation, RealAccepted: engine.Accepted(w.RealAccepted), RealNextID: w.RealNextID, ForcedAccepted: engine.Accepted(w.ForcedAccepted),
 		RankHashes: w.RankHashes, Gaps: w.Gaps, Hashes: w.Hashes, DraftNs: w.DraftNs, VerifyNs: w.VerifyNs, TotalNs: w.TotalNs,
@@ -133,6 +134,13 @@ func (w *row) check(run string, last int64) error {
 		return fail("simulated is %v and simulation is %q", w.Simulated, w.Simulation)
 	case len(w.Hashes) != len(w.Gaps):
 		return fail("has %d hashes and %d gaps", len(w.Hashes), len(w.Gaps))
+	case len(w.Parents) != 0 && len(w.Parents) != len(w.ProposedIDs):
+		return fail("has %d parents and %d drafts; they are as many, or none", len(w.Parents), len(w.ProposedIDs))
+	}
+	for i, p := range w.Parents {
+		if p < -1 || int(p) >= i {
+			return fail("draft %d follows draft %d; it follows one before it, or -1", i, p)
+		}
 	}
 	switch engine.Phase(w.Phase) {
 	case engine.Prefill, engine.Decode:

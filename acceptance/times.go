@@ -64,7 +64,7 @@ func (t *stepTimes) add(r *engine.Record) {
 	}
 	if t.pure {
 		t.Decode.Verifications++
-		t.Decode.Rows += int64(r.KExecuted) + 1
+		t.Decode.Rows += int64(max(r.KExecuted, r.TreeNodes)) + 1
 		t.Decode.Emitted.Add(r.Emitted())
 	}
 }

@@ -49,7 +49,7 @@ type Record struct {
 	Drafter   string
 	Rule      string
 	KPlanned  int32
-	KExecuted int32 // the most drafts that could be accepted: the depth of the tree
+	KExecuted int32 // the most drafts that could be accepted: those on the longest path
 	TreeNodes int32 // drafts verified; KExecuted for a chain
 
 	// ProposedIDs are the draft ids, TreeNodes of them. The accepted ones come

@@ -323,7 +323,11 @@ func (l *Lab) Cost(spans []audit.SpanCost) kernels.Counters {
 		n := uint64(s.Rows)
 		rows += n
 		logits += uint64(s.LogitRows)
-		keys += n*uint64(s.Start) + n*(n+1)/2
+		own := n * (n + 1) / 2
+		if s.Own > 0 {
+			own = uint64(s.Own)
+		}
+		keys += n*uint64(s.Start) + own
 	}
 	out := kernels.Counters{
 		Ops: 2 + 5*layers, MatMulRows: 4*layers*rows + logits, MACs: trunk*rows + head*logits, WeightBytes: 2 * trunk,

@@ -77,13 +77,13 @@ func TestCountsSees(t *testing.T) {
 		{"a gap is no number", func(c *running) { c.records[9].Gaps[0] = float32(math.NaN()) }, []string{"logit gaps are numbers"}},
 		{"ranks differ", func(c *running) { c.records[9].RankHashes = []uint64{1, 2} }, []string{"all ranks decided the same"}},
 		{"kind", func(c *running) { c.decodes(t, partial).NextKind = engine.NextBonus }, []string{"next_kind fits accepted and k"}},
-		{"a hash less", func(c *running) { r := c.decodes(t, whole); r.Hashes = r.Hashes[:len(r.Hashes)-1] }, []string{"rows, hashes and gaps are k executed + 1"}},
+		{"a hash less", func(c *running) { r := c.decodes(t, whole); r.Hashes = r.Hashes[:len(r.Hashes)-1] }, []string{"rows, hashes and gaps are the drafts + 1"}},
 		{"forced differs", func(c *running) { c.decodes(t, partial).ForcedAccepted++ }, []string{"real and forced outcome are equal unless simulated"}},
 		{"a step number", func(c *running) { c.records[len(c.records)-1].SeqStep++ }, []string{"records of a request are numbered, of one strategy and rule"}},
 		{"another rule", func(c *running) { c.records[9].Rule = "coupled" }, []string{"records of a request are numbered, of one strategy and rule"}},
 		{"batch", func(c *running) { c.records[len(c.records)-1].Batch++ }, []string{"batch, rows and prefill tokens of a step are its records' sums"}},
-		{"more drafts than planned", func(c *running) { c.decodes(t, whole).KPlanned-- }, []string{"accepted <= k executed <= k planned <= k asked", "drafts are what the strategy proposes alone"}},
-		{"a proposed id less", func(c *running) { c.decodes(t, any_).TreeNodes++ }, []string{"proposed ids are k executed"}},
+		{"more drafts than planned", func(c *running) { c.decodes(t, whole).KPlanned-- }, []string{"accepted <= k executed <= drafts <= k planned <= k asked", "drafts are what the strategy proposes alone"}},
+		{"a proposed id less", func(c *running) { c.decodes(t, any_).TreeNodes++ }, []string{"accepted <= k executed <= drafts <= k planned <= k asked", "proposed ids are the drafts, k executed of them on the longest path", "rows, hashes and gaps are the drafts + 1"}},
 		{"another draft", func(c *running) {
 			r := c.decodes(t, func(r *engine.Record) bool { return partial(r) && int32(r.Accepted)+1 < r.KExecuted })
 			r.ProposedIDs[r.KExecuted-1] ^= 1

@@ -154,4 +154,8 @@ type Lab interface {
 // SpanCost is the part of a span that its cost depends on.
 type SpanCost struct {
 	Start, Rows, LogitRows int
+	// Own is the number of pairs of a row of the span and a row that it
+	// follows, or itself, in a tree; 0 is a chain, which has
+	// Rows*(Rows+1)/2.
+	Own int
 }

@@ -9,9 +9,9 @@ import (
 // drafts for a decode step, by row for a prompt. Costs of sequences in one step
 // add up.
 type draftCost struct {
-	byK    map[int32]kernels.Counters // of a decode step with k drafts
-	row    *kernels.Counters          // of a prefill row
-	uneven bool                       // the costs are not a function of these
+	byK    map[draftSize]kernels.Counters // of a decode step
+	row    *kernels.Counters              // of a prefill row
+	uneven bool                           // the costs are not a function of these
 }
 
 // cost returns the table of a request's strategy.
@@ -24,7 +24,7 @@ func (c *Case) cost(r *Request) *draftCost {
 		c.costs = map[string]*draftCost{}
 	}
 	if c.costs[key] == nil {
-		c.costs[key] = &draftCost{byK: map[int32]kernels.Counters{}}
+		c.costs[key] = &draftCost{byK: map[draftSize]kernels.Counters{}}
 	}
 	return c.costs[key]
 }
@@ -45,10 +45,16 @@ func (d *draftCost) learn(r *engine.Record) {
 		d.row = &row
 		return
 	}
-	known, ok := d.byK[r.KExecuted]
+	known, ok := d.byK[sizeOf(r)]
 	d.uneven = d.uneven || ok && known != work
-	d.byK[r.KExecuted] = work
+	d.byK[sizeOf(r)] = work
 }
+
+// draftSize is what the cost of a draft is a function of: the drafts on the
+// longest path, and all of them.
+type draftSize struct{ k, nodes int32 }
+
+func sizeOf(r *engine.Record) draftSize { return draftSize{r.KExecuted, r.TreeNodes} }
 
 // of returns what a record's sequence costs the drafter, and whether that is
 // known.
@@ -62,7 +68,7 @@ func (d *draftCost) of(r *engine.Record) (kernels.Counters, bool) {
 		}
 		return times(*d.row, uint64(max(0, r.Rows))), true
 	}
-	work, ok := d.byK[r.KExecuted]
+	work, ok := d.byK[sizeOf(r)]
 	return work, ok
 }
 

@@ -23,7 +23,7 @@ type deferredDraft struct {
 // draftSpan is a sequence's part in it.
 type draftSpan struct {
 	phase engine.Phase
-	k     int32
+	k     draftSize
 	rows  int32
 }
 
@@ -49,7 +49,7 @@ func (a *workAudit) drafted(recs []*engine.Record) {
 			prefill += r.Rows
 			continue
 		}
-		s := draftSpan{r.Phase, r.KExecuted, 0}
+		s := draftSpan{r.Phase, sizeOf(r), 0}
 		counts[s]++
 		d.recs = append(d.recs, s)
 	}
@@ -57,7 +57,7 @@ func (a *workAudit) drafted(recs []*engine.Record) {
 		d.mixed = d.mixed || s.k != d.recs[0].k
 	}
 	if prefill > 0 {
-		d.recs = append(d.recs, draftSpan{engine.Prefill, 0, prefill})
+		d.recs = append(d.recs, draftSpan{engine.Prefill, draftSize{}, prefill})
 	}
 	d.shape = fmt.Sprint(d.strategy, counts, prefill, d.work)
 	if i, ok := a.shapes[d.shape]; ok {
@@ -83,7 +83,7 @@ func (a *workAudit) drafting() {
 		d := &a.deferred[i]
 		cost := a.c.costs[d.strategy]
 		if d.strategy == "" {
-			cost = &draftCost{byK: map[int32]kernels.Counters{0: {}}, row: &kernels.Counters{}}
+			cost = &draftCost{byK: map[draftSize]kernels.Counters{{}: {}}, row: &kernels.Counters{}}
 		}
 		if cost == nil {
 			k.skip("no request of the strategy could be run again")
@@ -92,7 +92,7 @@ func (a *workAudit) drafting() {
 		var want kernels.Counters
 		known := true
 		for _, s := range d.recs {
-			c, ok := cost.of(&engine.Record{Phase: s.phase, KExecuted: s.k, Rows: s.rows})
+			c, ok := cost.of(&engine.Record{Phase: s.phase, KExecuted: s.k.k, TreeNodes: s.k.nodes, Rows: s.rows})
 			want, known = want.Add(c), known && ok
 		}
 		if !known {

@@ -88,7 +88,7 @@ func (f *figures) add(req *Request, r *engine.Record) {
 		if r.Accepted == 0 {
 			f.none++
 		}
-		if int32(r.Accepted) == r.KExecuted {
+		if r.Leaf() {
 			f.all++
 		}
 	}

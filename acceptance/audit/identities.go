@@ -12,9 +12,9 @@ import (
 const (
 	checkEmitted  = "emitted is at most accepted + 1"
 	checkDecided  = "emitted tokens are the accepted drafts and the next token"
-	checkAccepted = "accepted <= k executed <= k planned <= k asked"
-	checkRows     = "rows, hashes and gaps are k executed + 1"
-	checkIDs      = "proposed ids are k executed"
+	checkAccepted = "accepted <= k executed <= drafts <= k planned <= k asked"
+	checkRows     = "rows, hashes and gaps are the drafts + 1"
+	checkIDs      = "proposed ids are the drafts, k executed of them on the longest path"
 	checkGreedy   = "accepted is the longest run of drafts that equal the target's choices"
 	checkKind     = "next_kind fits accepted and k"
 	checkReal     = "real and forced outcome are equal unless simulated"
@@ -55,7 +55,7 @@ func (a *countsAudit) accepted(co *course, r *engine.Record) {
 		asked = int32(co.req.K)
 	}
 	ok := r.Accepted >= 0 && int32(r.Accepted) <= r.KExecuted && r.RealAccepted >= 0 && int32(r.RealAccepted) <= r.KExecuted &&
-		r.KExecuted <= r.KPlanned && r.KPlanned <= asked
+		r.KExecuted <= r.TreeNodes && r.TreeNodes <= r.KPlanned && r.KPlanned <= asked
 	if r.Phase == engine.Prefill {
 		ok = r.Accepted == 0 && r.KExecuted == 0 && r.KPlanned == 0
 	}
@@ -103,20 +103,20 @@ func (a *countsAudit) widths(r *engine.Record) {
 		}
 		return
 	}
-	rows := r.KExecuted + 1
+	rows := r.TreeNodes + 1
 	ok := len(r.Hashes) == int(rows) && len(r.Gaps) == int(rows) && (r.Phase == engine.Prefill || r.Rows == rows)
 	if k := a.b.check(checkRows); !k.holds(ok) {
-		k.blame(r, "k %d + 1 = %d rows to verify; %d rows, %d hashes, %d gaps", r.KExecuted, rows, r.Rows, len(r.Hashes), len(r.Gaps))
+		k.blame(r, "k %d + 1 = %d rows to verify; %d rows, %d hashes, %d gaps", r.TreeNodes, rows, r.Rows, len(r.Hashes), len(r.Gaps))
 	}
-	if k := a.b.check(checkIDs); !k.holds(len(r.ProposedIDs) == int(r.KExecuted) && r.TreeNodes == r.KExecuted) {
+	if k := a.b.check(checkIDs); !k.holds(len(r.ProposedIDs) == int(r.TreeNodes) && longest(r) == r.KExecuted) {
 		k.blame(r, "k executed is %d, with %d proposed ids and %d nodes", r.KExecuted, len(r.ProposedIDs), r.TreeNodes)
 	}
 }
 
 // choices checks the rule's decision against the target's choices.
 func (a *countsAudit) choices(co *course, r *engine.Record) {
-	if r.NextKind == engine.NextNone || co.req == nil {
-		return
+	if r.NextKind == engine.NextNone || co.req == nil || r.Simulated && len(r.Parents) > 0 {
+		return // the drafts of a simulated tree stand in the order that was forced
 	}
 	rule, err := verify.New(r.Rule)
 	if err != nil {
@@ -131,7 +131,9 @@ func (a *countsAudit) choices(co *course, r *engine.Record) {
 	}
 	ok := slices.Equal(r.ProposedIDs[:n], r.TargetIDs[:n]) && r.RealNextID == r.TargetIDs[n]
 	if rule.Exact(co.req.Params) && n < len(r.ProposedIDs) {
-		ok = ok && r.ProposedIDs[n] != r.TargetIDs[n] // else it stopped too early
+		for i := n; i < len(r.ProposedIDs); i++ { // else it stopped too early
+			ok = ok && (r.Parent(i) != n-1 || r.ProposedIDs[i] != r.TargetIDs[n])
+		}
 	}
 	if !k.holds(ok) {
 		k.blame(r, "drafts %v, target choices %v: %d really accepted with next token %d", r.ProposedIDs, r.TargetIDs, r.RealAccepted, r.RealNextID)
@@ -146,8 +148,58 @@ func kindOf(r *engine.Record) engine.NextKind {
 		return engine.NextNone
 	case r.KExecuted == 0:
 		return engine.NextSampled
-	case int32(r.Accepted) == r.KExecuted:
+	case r.Leaf():
 		return engine.NextBonus
 	}
 	return engine.NextCorrection
+}
+
+// longest is the number of drafts on the longest path of a record; -1 where the
+// accepted drafts are not a path.
+func longest(r *engine.Record) int32 {
+	depths := depthsOf(r)
+	if depths == nil {
+		return -1
+	}
+	most := int32(0)
+	for i, n := range depths {
+		if i < int(r.Accepted) && r.Parent(i) != i-1 {
+			return -1
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// depthsOf returns how many drafts each draft of a record has on its path, itself
+// included; nil where the parents are not those of a tree.
+func depthsOf(r *engine.Record) []int32 {
+	depths := make([]int32, len(r.ProposedIDs))
+	if n := len(r.Parents); n > 0 && n != len(depths) {
+		return nil
+	}
+	for i := range depths {
+		up := r.Parent(i)
+		if up < -1 || up >= i {
+			return nil
+		}
+		depths[i] = 1
+		if up >= 0 {
+			depths[i] += depths[up]
+		}
+	}
+	return depths
+}
+
+// pairs counts, for a record of a tree, the pairs of a row and a row on its path,
+// itself included; 0 for a chain.
+func pairs(r *engine.Record) int {
+	if len(r.Parents) == 0 {
+		return 0
+	}
+	n := 1
+	for _, d := range depthsOf(r) {
+		n += int(d) + 1
+	}
+	return n
 }

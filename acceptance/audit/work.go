@@ -180,8 +180,9 @@ func (a *workAudit) target(recs []*engine.Record) bool {
 	for i, r := range recs {
 		spans[i] = SpanCost{Start: int(r.Position), Rows: int(r.Rows)}
 		if r.Phase == engine.Decode {
-			spans[i].Rows = int(r.KExecuted) + 1
+			spans[i].Rows = int(r.TreeNodes) + 1
 			spans[i].LogitRows = spans[i].Rows
+			spans[i].Own = pairs(r)
 		} else if r.NextKind != engine.NextNone {
 			spans[i].LogitRows = 1
 		}
@@ -228,11 +229,11 @@ func widthKey(recs []*engine.Record, pure bool) string {
 		return withPrefill
 	}
 	for _, r := range recs {
-		if r.KExecuted != recs[0].KExecuted {
+		if r.TreeNodes != recs[0].TreeNodes {
 			return mixedWidths
 		}
 	}
-	return fmt.Sprintf("k %d", recs[0].KExecuted)
+	return fmt.Sprintf("k %d", recs[0].TreeNodes)
 }
 
 // fallsShort notes a step whose counters are not as claimed, with the rows that

@@ -17,10 +17,10 @@ func TestHandful(t *testing.T) {
 	require.NoError(t, err)
 	var picked []mutants.Mutant
 	for _, want := range []struct{ file, kind, change string }{
-		{"verify/walk.go", "comparison", `"!=" becomes "=="`},
-		{"verify/residual.go", "statement", `"dst[draft] = 0"`},
+		{"verify/walk.go", "comparison", `"<" becomes "<="`},
+		{"verify/residual.go", "statement", `"w[draft] = 0"`},
 		{"engine/tables.go", "sign", `"+" becomes "-"`},
-		{"engine/judge.go", "bound", `it.verdict.Accepted-1`},
+		{"engine/judge.go", "bound", `"room" becomes "room-1"`},
 	} {
 		list, err := mutants.Mutate(root, want.file)
 		require.NoError(t, err)

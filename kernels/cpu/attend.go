@@ -132,8 +132,8 @@ func (w *worker) attendCheck(o *attendOp) (load attendLoad, ok bool) {
 		if s.n == 0 {
 			continue
 		}
-		if o.rope != nil && s.end() > o.rope.rows {
-			w.fail("cpu: attend: span %d reaches position %d, rope table %s has %d", i, s.end()-1, o.rope.name, o.rope.rows)
+		if o.rope != nil && s.top > o.rope.rows {
+			w.fail("cpu: attend: span %d reaches position %d, rope table %s has %d", i, s.top-1, o.rope.name, o.rope.rows)
 			return load, false
 		}
 		table := o.c.pages[s.slot*o.c.spec.SlotPages:]
@@ -155,7 +155,7 @@ func (w *worker) eachPair(o *attendOp) {
 	heads := o.s.KVHeads
 	units := o.b.spans * heads
 	for u := w.first(units); u < units; u = w.after(u, units) {
-		s, head := o.spanOf(u/heads), u%heads
+		s, head := o.b.spanOf(u/heads), u%heads
 		if s.n == 0 {
 			continue
 		}
@@ -166,17 +166,12 @@ func (w *worker) eachPair(o *attendOp) {
 	}
 }
 
-// spanOf reads a span that has been checked.
-func (o *attendOp) spanOf(i int) span {
-	return span{slot: o.b.seq.at(i), start: o.b.start.at(i), n: o.b.length.at(i), row: o.b.rowOff.at(i)}
-}
-
 // appendPages appends the keys and values of all spans, a page and a KV head at
 // a time.
 func (w *worker) appendPages(o *attendOp) {
 	heads, unit, mine := o.s.KVHeads, 0, w.claim()
 	for i := range o.b.spans {
-		s := o.spanOf(i)
+		s := o.b.spanOf(i)
 		for from := 0; from < s.n; {
 			to := min(s.n, from+page-(s.start+from)%page)
 			for head := range heads {
@@ -195,7 +190,7 @@ func (w *worker) appendPages(o *attendOp) {
 func (w *worker) eachBlock(o *attendOp) {
 	heads, unit, mine := o.s.KVHeads, 0, w.claim()
 	for i := range o.b.spans {
-		s := o.spanOf(i)
+		s := o.b.spanOf(i)
 		for from := 0; from < s.n; from += o.block {
 			for head := range heads {
 				if unit == mine {
@@ -221,23 +216,23 @@ func (l *layer) valuePage(i int) []uint16 {
 	return unsafe.Slice((*uint16)(addBytes(l.values, i*l.valueSize*2)), l.valueSize)
 }
 
-// append writes keys and values of rows [from, to) of a span.
+// append writes keys and values of rows [from, to) of a span to their places.
 func (w *worker) append(o *attendOp, s span, head, from, to int) {
 	taken := w.taken
 	d := o.s.HeadDim
 	wide, key := w.f32(d), w.u16(d)
 	for i := from; i < to; i++ {
-		pos := s.start + i
+		place := s.start + i
 		in := o.proj.u16(s.row + i)
-		w.rotated(o, key, in[o.kCol+head*d:][:d], wide, &o.kNorm, pos)
-		at := o.pageOf(s, head, pos/page)
-		t := pos % page
+		w.rotated(o, key, in[o.kCol+head*d:][:d], wide, &o.kNorm, s.pos(&o.b, i))
+		at := o.pageOf(s, head, place/page)
+		t := place % page
 		keys := o.l.keyPage(at)
 		for k := 0; k < d; k += 2 {
 			keys[k*halfRows+t] = uint32(key[k]) | uint32(key[k+1])<<16
 		}
 		values := o.l.valuePage(at)
-		if o.l.odd[at] && (t == 0 || pos == o.s.FirstKey) {
+		if o.l.odd[at] && (t == 0 || place == o.s.FirstKey) {
 			clear(values)
 			o.l.odd[at] = false
 		}

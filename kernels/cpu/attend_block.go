@@ -12,7 +12,7 @@ type attention struct {
 	o     *attendOp
 	s     span
 	head  int
-	first int // position of the block's first row
+	from  int // the block's first row
 	rows  int // positions times group
 	width int // columns of out: whole panels
 
@@ -24,23 +24,48 @@ type attention struct {
 	topPart  []float32 // per row, of a split
 	sumPart  []float32 // negative: no key in the split
 	wide     []float32
+
+	// Of a tree: copies of a page of keys and values with a row's path in the
+	// places of its positions.
+	keys   []uint32
+	values []uint16
+}
+
+// posOf returns the position of row r.
+func (a *attention) posOf(r int) int { return a.s.pos(&a.o.b, a.from+r/a.o.group) }
+
+// reach returns the position after the last one of the block.
+func (a *attention) reach() int {
+	if !a.s.tree {
+		return a.posOf(a.rows-1) + 1
+	}
+	top := 0
+	for r := 0; r < a.rows; r += a.o.group {
+		top = max(top, a.posOf(r)+1)
+	}
+	return top
 }
 
 // attendScratch is what attendBlock and append take.
 func attendScratch(o *attendOp) int {
 	m, d, width := o.block*o.group, o.s.HeadDim, o.l.panels*panelRows
-	return scratchBytes([]int{m * split, m * width, m * width, m, m, m, m, width, d}, []int{m * d, m * split, width * page, d})
+	return scratchBytes([]int{m * split, m * width, m * width, m, m, m, m, width, d},
+		[]int{m * d, m * split, width * page, d, o.l.keySize, o.l.valueSize})
 }
 
 // newAttention takes the scratch memory for rows [from, to) of a span and one KV
 // head.
 func (w *worker) newAttention(o *attendOp, s span, head, from, to int) attention {
-	a := attention{o: o, s: s, head: head, first: s.start + from, rows: (to - from) * o.group, width: o.l.panels * panelRows}
+	a := attention{o: o, s: s, head: head, from: from, rows: (to - from) * o.group, width: o.l.panels * panelRows}
 	m, d := o.block*o.group, o.s.HeadDim
 	a.scores, a.part, a.out = w.f32(m*split), w.f32(m*a.width), w.f32(m*a.width)
 	a.top, a.sum, a.topPart, a.sumPart = w.f32(m), w.f32(m), w.f32(m), w.f32(m)
 	a.wide = w.f32(a.width)
 	a.q, a.p = w.u16(m*d), w.u16(m*split)
+	if s.tree {
+		a.keys = unsafe.Slice((*uint32)(w.take(2*o.l.keySize)), o.l.keySize/2)
+		a.values = w.u16(o.l.valueSize)
+	}
 	for r := range a.rows {
 		a.sum[r] = -1
 	}
@@ -52,7 +77,7 @@ func (w *worker) queries(a *attention, from int) {
 	o, d := a.o, a.o.s.HeadDim
 	for r := range a.rows {
 		i, h := from+r/o.group, a.head*o.group+r%o.group
-		w.rotated(o, a.q[r*d:][:d], o.proj.u16(a.s.row + i)[h*o.qStride:][:d], a.wide[:d], &o.qNorm, a.s.start+i)
+		w.rotated(o, a.q[r*d:][:d], o.proj.u16(a.s.row + i)[h*o.qStride:][:d], a.wide[:d], &o.qNorm, a.s.pos(&o.b, i))
 	}
 }
 
@@ -61,9 +86,9 @@ func (w *worker) attendBlock(o *attendOp, s span, head, from, to int) {
 	taken := w.taken
 	a := w.newAttention(o, s, head, from, to)
 	w.queries(&a, from)
-	last := a.first + to - from - 1
-	for k := o.s.FirstKey / split * split; k <= last; k += split {
-		w.attendSplit(&a, k, min(last+1-k, split))
+	top := a.reach()
+	for k := o.s.FirstKey / split * split; k < top; k += split {
+		w.attendSplit(&a, k, min(top-k, split))
 		for r := range a.rows {
 			w.merge(&a, r)
 		}
@@ -79,14 +104,17 @@ func (w *worker) attendBlock(o *attendOp, s span, head, from, to int) {
 func (w *worker) attendSplit(a *attention, k0, n int) {
 	o, set, d := a.o, w.set, a.o.s.HeadDim
 	for at := max(0, o.s.FirstKey-k0) / page * page; at < n; at += page {
-		keys := o.l.keyPage(o.pageOf(a.s, a.head, (k0+at)/page))
-		panel := (*uint16)(unsafe.Pointer(unsafe.SliceData(keys)))
-		vecs, tile := 4, set.MaxM4
-		if n-at <= halfRows {
-			vecs, tile = 2, set.MaxM2
-		}
-		for r := 0; r < a.rows; r += tile {
-			set.Gemm(&a.scores[r*split+at], split, panel, vecs, &a.q[r*d], d, min(tile, a.rows-r), d/2, false)
+		for r0 := 0; r0 < a.rows; {
+			r1 := a.alike(r0, (k0+at)/page)
+			panel := (*uint16)(unsafe.Pointer(unsafe.SliceData(a.keyPage((k0+at)/page, r1))))
+			vecs, tile := 4, set.MaxM4
+			if n-at <= halfRows {
+				vecs, tile = 2, set.MaxM2
+			}
+			for r := r0; r < r1; r += tile {
+				set.Gemm(&a.scores[r*split+at], split, panel, vecs, &a.q[r*d], d, min(tile, r1-r), d/2, false)
+			}
+			r0 = r1
 		}
 	}
 	for r := range a.rows {
@@ -100,7 +128,7 @@ func (w *worker) attendSplit(a *attention, k0, n int) {
 
 // sees returns the keys of the split [k0, k0+n) that row r sees, relative to k0.
 func (a *attention) sees(r, k0, n int) (lo, hi int) {
-	return max(0, a.o.s.FirstKey-k0), min(n, a.first+r/a.o.group+1-k0)
+	return max(0, a.o.s.FirstKey-k0), min(n, a.posOf(r)+1-k0)
 }
 
 // softmax turns row r's scores of a split into probabilities relative to the
@@ -130,12 +158,16 @@ func (w *worker) softmax(a *attention, r, k0, n int) {
 // addValues continues the weighted sums with keys [at, at+n) of the split, which
 // are those of one page.
 func (w *worker) addValues(a *attention, k0, at, n int, load bool) {
-	i := a.o.pageOf(a.s, a.head, (k0+at)/page)
-	if a.o.l.odd[i] {
-		w.addOddValues(a, i, k0, at, n, load)
-		return
+	for r0 := 0; r0 < a.rows; {
+		r1 := a.alike(r0, (k0+at)/page)
+		values, odd := a.valuePage((k0+at)/page, r1)
+		if odd {
+			w.addOddValues(a, values, r0, r1, k0, at, n, load)
+		} else {
+			w.weigh(a, values, r0, r1, at, (n+1)/2, load)
+		}
+		r0 = r1
 	}
-	w.weigh(a, a.o.l.valuePage(i), 0, a.rows, at, (n+1)/2, load)
 }
 
 // weigh multiplies the probabilities of rows [r0, r1) by a page of values.
@@ -154,10 +186,9 @@ func (w *worker) weigh(a *attention, values []uint16, r0, r1, at, k2 int, load b
 
 // addOddValues is addValues for a page that holds an infinity or a NaN: each
 // position works with a copy in which the keys that it does not see are zero.
-func (w *worker) addOddValues(a *attention, i, k0, at, n int, load bool) {
-	src := a.o.l.valuePage(i)
+func (w *worker) addOddValues(a *attention, src []uint16, r0, r1, k0, at, n int, load bool) {
 	values := w.u16(len(src))
-	for r := 0; r < a.rows; r += a.o.group {
+	for r := r0; r < r1; r += a.o.group {
 		lo, hi := a.sees(r, k0, at+n)
 		copy(values, src)
 		for t := range page {

@@ -29,7 +29,7 @@ func (o *attendOp) planSplits(workers int) int {
 
 // splitsOf returns the number of splits that a span sees.
 func (o *attendOp) splitsOf(s span) int {
-	return max(0, (s.end()-1)/split-o.s.FirstKey/split+1)
+	return max(0, (s.top-1)/split-o.s.FirstKey/split+1)
 }
 
 // splitsPay reports whether a batch is better shared out by splits: its pairs
@@ -63,7 +63,7 @@ func (w *worker) attendSplits(o *attendOp) bool {
 // eachSplit walks the splits of all pairs.
 func (o *attendOp) eachSplit(f func(s span, head, i int)) {
 	for b := range o.b.spans {
-		s := o.spanOf(b)
+		s := o.b.spanOf(b)
 		if s.n == 0 {
 			continue
 		}
@@ -90,7 +90,7 @@ func (w *worker) splitUnit(o *attendOp, s span, head, i, unit int) {
 	w.unitOf(&a, unit)
 	w.queries(&a, 0)
 	k := (o.s.FirstKey/split + i) * split
-	w.attendSplit(&a, k, min(s.end()-k, split))
+	w.attendSplit(&a, k, min(s.top-k, split))
 	w.taken = taken
 }
 
@@ -99,7 +99,7 @@ func (w *worker) mergeUnits(o *attendOp) {
 	unit, mine := 0, w.claim()
 	first := 0 // unit of the pair's first split
 	for b := range o.b.spans {
-		s := o.spanOf(b)
+		s := o.b.spanOf(b)
 		if s.n == 0 {
 			continue
 		}

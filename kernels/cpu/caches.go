@@ -63,6 +63,7 @@ type layer struct {
 	// Delta, in bytes: per slot two banks, then the convolution inputs.
 	bank, slot, snapshot               int
 	vdim                               int // VDim rounded up to whole vectors
+	cols                               int // places of records: a window, and drafts behind the last of its rows
 	keysAt, recordsAt, decayAt, convAt int
 	channels                           int
 }
@@ -180,13 +181,14 @@ func (c *caches) allocateDelta(l *layer) (err error) {
 	s := l.spec
 	l.vdim = roundUp(s.VDim, lanes)
 	l.channels = 2*s.KHeads*s.KDim + s.VHeads*s.VDim
+	l.cols = roundUp(window+c.spec.MaxDraft, lanes)
 	at := roundUp(s.VHeads*s.KDim*l.vdim*4, lineBytes)
 	l.keysAt = at
-	at += roundUp(s.KHeads*s.KDim*window*4, lineBytes)
+	at += roundUp(s.KHeads*s.KDim*l.cols*4, lineBytes)
 	l.recordsAt = at
-	at += roundUp(s.VHeads*window*l.vdim*4, lineBytes)
+	at += roundUp(s.VHeads*l.cols*l.vdim*4, lineBytes)
 	l.decayAt = at
-	at += roundUp(s.VHeads*window*4, lineBytes)
+	at += roundUp(s.VHeads*l.cols*4, lineBytes)
 	l.bank = at
 	l.convAt = 2 * at
 	l.slot = l.convAt + roundUp((c.ring+2*convTail)*l.channels*2, lineBytes)

@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 				b, err := cpu.New(cpu.Options{Threads: 2, Kernels: s.Name})
 				require.NoError(t, err)
 				return b
-			}, kerneltest.Options{})
+			}, kerneltest.Options{Trees: true})
 		})
 	}
 }

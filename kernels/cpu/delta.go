@@ -144,7 +144,7 @@ func (w *worker) delta(o *deltaOp) {
 	units := o.b.spans * heads
 	for u := w.first(units); u < units; u = w.after(u, units) {
 		i := u / heads
-		s := span{slot: o.b.seq.at(i), start: o.b.start.at(i), n: o.b.length.at(i), row: o.b.rowOff.at(i)}
+		s := o.b.spanOf(i)
 		if s.n > 0 {
 			d := w.newDeltaHead(o, s, u%heads)
 			d.run()
@@ -155,9 +155,9 @@ func (w *worker) delta(o *deltaOp) {
 // deltaState are the parts of a bank that one key head and its value heads use.
 type deltaState struct {
 	state   unsafe.Pointer // [VHeads][KDim][vdim]
-	keys    unsafe.Pointer // [KHeads][KDim][64]
-	records unsafe.Pointer // [VHeads][64][vdim]
-	decay   unsafe.Pointer // [VHeads][64]: minus the cumulative log decay
+	keys    unsafe.Pointer // [KHeads][KDim][cols]
+	records unsafe.Pointer // [VHeads][cols][vdim]
+	decay   unsafe.Pointer // [VHeads][cols]: minus the cumulative log decay
 }
 
 func (l *layer) bankOf(slot, bank int) deltaState {

@@ -19,6 +19,11 @@ import (
 // forward substitution), the same for a row of a prefill, a decode step and a
 // verification. After row 63, S <- exp(G_63) S + sum_j e_63j k_j u_j', j
 // ascending, goes to the spare bank.
+//
+// The records of row i of a span stand in the place of position start + i: column
+// (start + i) % 64 in a chain. A row that has i rows before it in the span but
+// fewer on its path finds the records of its path through cols, and puts them
+// together before they are summed up: the same numbers in the same order.
 type deltaHead struct {
 	w    *worker
 	o    *deltaOp
@@ -26,11 +31,18 @@ type deltaHead struct {
 	head int
 	bank int // of the committed state
 	open int // window of the committed state
+	gate int // row of a tree whose path made the state in the spare bank; -1: none
+
+	shift int          // columns from where a chain would keep the rows of a block
+	cols  [window]int  // where the rows of a block's path are
+	path  []float32    // [64][vdim]: records of a path
+	fades []float32    // [64]: decays of a path
+	line  [2][]float32 // [64]: keys of a path
 
 	q, k         []float32 // [rows][KDim], normalised
 	v            []float32 // [group][rows][vdim]
 	qb           []uint16  // a head after the convolution
-	dots, mixed  []float32 // [rows][64]: k_j.k_t and k_j.q_t
+	dots, mixed  []float32 // [rows][cols]: k_j.k_t and k_j.q_t
 	ck, cq       []float32 // [64]: those of a row, with decay
 	decays       []float32 // [64]: e_tj
 	fromK, fromQ []float32 // [vdim]: S'k, S'q
@@ -44,20 +56,21 @@ type deltaHead struct {
 const deltaRows = 16
 
 func deltaScratch(o *deltaOp) int {
-	k, v, n := o.s.KDim, o.l.vdim, deltaRows
-	return scratchBytes([]int{n * k, n * k, o.group * n * v, n * window, n * window, window, window, window, v, v, v, v, v},
+	k, v, n, c := o.s.KDim, o.l.vdim, deltaRows, o.l.cols
+	return scratchBytes([]int{n * k, n * k, o.group * n * v, n * c, n * c, window, window, window, v, v, v, v, v, window * v, window, window, window},
 		[]int{max(k, o.s.VDim)})
 }
 
 func (w *worker) newDeltaHead(o *deltaOp, s span, head int) deltaHead {
 	w.begin()
 	k, v, n := o.s.KDim, o.l.vdim, deltaRows
-	d := deltaHead{w: w, o: o, s: s, head: head, bank: o.c.slots[s.slot].bank, open: o.c.length.at(s.slot) / window}
+	d := deltaHead{w: w, o: o, s: s, head: head, bank: o.c.slots[s.slot].bank, open: o.c.length.at(s.slot) / window, gate: -1}
 	d.q, d.k, d.v = w.f32(n*k), w.f32(n*k), w.f32(o.group*n*v)
-	d.dots, d.mixed = w.f32(n*window), w.f32(n*window)
+	d.dots, d.mixed = w.f32(n*o.l.cols), w.f32(n*o.l.cols)
 	d.ck, d.cq, d.decays = w.f32(window), w.f32(window), w.f32(window)
 	d.fromK, d.fromQ, d.sumK, d.sumQ = w.f32(v), w.f32(v), w.f32(v), w.f32(v)
 	d.value = w.f32(v)
+	d.path, d.fades, d.line = w.f32(window*v), w.f32(window), [2][]float32{w.f32(window), w.f32(window)}
 	d.qb = w.u16(max(k, o.s.VDim))
 	if v != o.s.VDim {
 		clear(d.v)
@@ -66,13 +79,19 @@ func (w *worker) newDeltaHead(o *deltaOp, s span, head int) deltaHead {
 }
 
 func (d *deltaHead) run() {
+	b := &d.o.b
 	for i := 0; i < d.s.n; {
-		pos := d.s.start + i
+		pos := d.s.pos(b, i)
 		t := pos % window
 		n := min(d.s.n-i, window-t, deltaRows)
 		bank := d.bank
 		if pos/window != d.open {
 			bank = 1 - d.bank
+		}
+		if d.s.tree {
+			n = min(n, d.s.run(b, i)-i)
+			d.pass(i, pos)
+			d.follow(i, pos, n)
 		}
 		st := d.o.l.bankOf(d.s.slot, bank)
 		for r := range n {
@@ -86,12 +105,51 @@ func (d *deltaHead) run() {
 		}
 		if i += n; t+n == window {
 			d.border(st, d.o.l.bankOf(d.s.slot, 1-d.bank))
+			d.gate = i - 1
+		}
+	}
+}
+
+// pass makes the state at the window's border that of row i's path, if the row lies
+// behind it and another row of the tree has passed it since.
+func (d *deltaHead) pass(i, pos int) {
+	last := pos/window*window - 1 // position before the border
+	if last < d.s.start {
+		return
+	}
+	g := d.s.ancestor(&d.o.b, i, last)
+	if g != d.gate {
+		d.follow(g, last, 1)
+		d.border(d.o.l.bankOf(d.s.slot, d.bank), d.o.l.bankOf(d.s.slot, 1-d.bank))
+		d.gate = g
+	}
+}
+
+// follow sets shift and cols for a block of n rows from row i on, which is at pos.
+func (d *deltaHead) follow(i, pos, n int) {
+	d.shift = i - (pos - d.s.start)
+	if d.shift == 0 {
+		return
+	}
+	first := pos / window * window
+	for t := range n {
+		d.cols[pos-first+t] = pos - first + t + d.shift
+	}
+	for p := pos - 1; p >= first; p-- {
+		d.cols[p-first] = p - first
+		if p >= d.s.start {
+			i = d.o.b.parent.at(d.s.row + i)
+			d.cols[p-first] += i - (p - d.s.start)
 		}
 	}
 }
 
 // inputs points w.in at the rows that the convolution of row i reads.
 func (d *deltaHead) inputs(i int) {
+	if d.s.tree {
+		d.pathInputs(i)
+		return
+	}
 	for j := range convTaps {
 		t := i - convTail + j
 		switch pos := d.s.start + t; {
@@ -102,6 +160,23 @@ func (d *deltaHead) inputs(i int) {
 		default:
 			d.w.in[j] = d.o.c.convInput(d.o.l, d.s.slot, pos)
 		}
+	}
+}
+
+// pathInputs is inputs for a row of a tree.
+func (d *deltaHead) pathInputs(i int) {
+	pos := d.o.b.pos.at(d.s.row + i)
+	for j := convTail; j >= 0; j-- {
+		switch {
+		case pos < 0:
+			d.w.in[j] = nil
+		case pos >= d.s.start:
+			d.w.in[j] = d.o.proj.u16(d.s.row + i)[:d.o.l.channels]
+			i = d.o.b.parent.at(d.s.row + i)
+		default:
+			d.w.in[j] = d.o.c.convInput(d.o.l, d.s.slot, pos)
+		}
+		pos--
 	}
 }
 
@@ -153,22 +228,36 @@ func (d *deltaHead) convolve(r int) {
 	}
 }
 
-// keys stores k of n rows as columns t and following of the records and takes each
-// row's products with all keys up to its own.
+// keys stores k of n rows as columns of the records, t and following in a chain,
+// and takes each row's products with the keys up to its own.
 func (d *deltaHead) keys(st deltaState, t, n int) {
-	dim := d.o.s.KDim
-	keys := floats(st.keys, d.head, dim*window)
+	dim, cols := d.o.s.KDim, d.o.l.cols
+	keys := floats(st.keys, d.head, dim*cols)
+	at := t + d.shift
 	for i := range dim {
-		column := keys[i*window+t:][:n]
+		column := keys[i*cols+at:][:n]
 		for r := range column {
 			column[r] = d.k[r*dim+i]
 		}
 	}
 	for r := range n {
-		seen := roundUp(t+r+1, lanes)
-		at := r * window
-		d.w.set.MatVec2(d.dots[at:at+seen], d.mixed[at:at+seen], keys, window, d.k[r*dim:][:dim], d.q[r*dim:][:dim])
+		seen := roundUp(at+r+1, lanes)
+		dots, mixed := d.dots[r*cols:][:seen], d.mixed[r*cols:][:seen]
+		d.w.set.MatVec2(dots, mixed, keys, cols, d.k[r*dim:][:dim], d.q[r*dim:][:dim])
+		if d.shift > 0 {
+			for j, c := range d.cols[:t+r+1] { // upwards: c is never below j
+				dots[j], mixed[j] = dots[c], mixed[c]
+			}
+		}
 	}
+}
+
+// col returns the column of row t of the window, on the path of the block.
+func (d *deltaHead) col(t int) int {
+	if d.shift == 0 {
+		return t
+	}
+	return d.cols[t]
 }
 
 // valueHead advances value head g of the key head by rows [i, i+n), which are rows
@@ -176,35 +265,51 @@ func (d *deltaHead) keys(st deltaState, t, n int) {
 func (d *deltaHead) valueHead(st deltaState, i, t, n, g int) {
 	o := d.o
 	h := d.head*o.group + g
-	decay := floats(st.decay, h, window)
+	decay := floats(st.decay, h, o.l.cols)
 	for r := range n {
-		at := t + r
+		at := d.col(t + r)
 		in := o.proj.u16(d.s.row + i + r)
 		decay[at] = -float32(o.decay[h] * vec.Softplus32(vec.F32(in[o.aCol+h])+o.bias[h]))
-		if at > 0 {
-			decay[at] += decay[at-1]
+		if t+r > 0 {
+			decay[at] += decay[d.col(t+r-1)]
 		}
-		d.valueRow(st, i+r, at, r, g)
+		d.valueRow(st, i+r, t+r, r, g)
 	}
+}
+
+// seen returns the decays of rows 0..t and the records of rows 0..t-1 of the window
+// (of all its rows, if t is 64), along the path of the block.
+func (d *deltaHead) seen(st deltaState, h, t int) (decay, records []float32) {
+	cols, vdim := d.o.l.cols, d.o.l.vdim
+	decay, records = floats(st.decay, h, cols), floats(st.records, h, cols*vdim)
+	if d.shift == 0 {
+		return decay, records
+	}
+	for j, c := range d.cols[:min(t+1, window)] {
+		d.fades[j] = decay[c]
+		if j < t {
+			copy(d.path[j*vdim:][:vdim], records[c*vdim:][:vdim])
+		}
+	}
+	return d.fades, d.path
 }
 
 // valueRow is valueHead of row r of a block: row i of the span, t of its window.
 func (d *deltaHead) valueRow(st deltaState, i, t, r, g int) {
-	o, set, s, vdim := d.o, d.w.set, &d.o.s, d.o.l.vdim
+	o, set, s, vdim, cols := d.o, d.w.set, &d.o.s, d.o.l.vdim, d.o.l.cols
 	h := d.head*o.group + g
 	in := o.proj.u16(d.s.row + i)
-	decay := floats(st.decay, h, window)
+	decay, records := d.seen(st, h, t)
 	set.ExpSub(d.decays[:t+1], decay[:t+1], decay[t])
-	dots, mixed := d.dots[r*window:][:window], d.mixed[r*window:][:window]
+	dots, mixed := d.dots[r*cols:][:cols], d.mixed[r*cols:][:cols]
 	set.Mul(d.ck[:t], d.decays[:t], dots[:t])
 	set.Mul(d.cq[:t], d.decays[:t], mixed[:t])
 
-	records := floats(st.records, h, window*vdim)
 	set.MatVec2(d.fromK, d.fromQ, floats(st.state, h, s.KDim*vdim), vdim, d.k[r*s.KDim:][:s.KDim], d.q[r*s.KDim:][:s.KDim])
 	set.MatVec2(d.sumK, d.sumQ, records, vdim, d.ck[:t], d.cq[:t])
 	beta := vec.Sigmoid32(vec.F32(in[o.bCol+h]))
-	out := d.value
-	set.DeltaRow(out, records[t*vdim:][:vdim], d.v[(g*deltaRows+r)*vdim:][:vdim], d.fromK, d.sumK, d.fromQ, d.sumQ,
+	out, own := d.value, floats(st.records, h, cols*vdim)[d.col(t)*vdim:][:vdim]
+	set.DeltaRow(out, own, d.v[(g*deltaRows+r)*vdim:][:vdim], d.fromK, d.sumK, d.fromQ, d.sumQ,
 		vec.Exp32(-decay[t]), beta, mixed[t])
 	rms := rsqrtMean(set.SumSquares(out[:s.VDim]), s.VDim, o.norm.eps)
 	set.NormGateBF16(o.dst.u16(d.s.row + i)[h*s.VDim:][:s.VDim], out[:s.VDim], rms, o.norm.w, in[o.zCol+h*s.VDim:][:s.VDim], s.Gate == kernels.SiLU)
@@ -213,18 +318,17 @@ func (d *deltaHead) valueRow(st deltaState, i, t, r, g int) {
 // border writes the state after row 63 of the window in st to dst, which may be
 // the same bank: two rows of the state at a time.
 func (d *deltaHead) border(st, dst deltaState) {
-	o, set, n, vdim := d.o, d.w.set, d.o.s.KDim, d.o.l.vdim
-	keys := floats(st.keys, d.head, n*window)
+	o, set, n, vdim, cols := d.o, d.w.set, d.o.s.KDim, d.o.l.vdim, d.o.l.cols
+	keys := floats(st.keys, d.head, n*cols)
 	for h := d.head * o.group; h < (d.head+1)*o.group; h++ {
-		decay := floats(st.decay, h, window)
-		set.ExpSub(d.decays, decay, decay[window-1])
+		decay, records := d.seen(st, h, window)
+		set.ExpSub(d.decays, decay[:window], decay[window-1])
 		to := floats(dst.state, h, n*vdim)
 		set.Scale(to, floats(st.state, h, n*vdim), vec.Exp32(-decay[window-1]))
-		records := floats(st.records, h, window*vdim)
 		for i := 0; i < n; i += 2 {
 			last := min(i+1, n-1)
-			set.Mul(d.ck, d.decays, keys[i*window:][:window])
-			set.Mul(d.cq, d.decays, keys[last*window:][:window])
+			set.Mul(d.ck, d.decays, d.keyLine(keys, i, 0))
+			set.Mul(d.cq, d.decays, d.keyLine(keys, last, 1))
 			second := to[last*vdim:][:vdim]
 			if last == i {
 				second = d.sumQ // of no use
@@ -232,4 +336,17 @@ func (d *deltaHead) border(st, dst deltaState) {
 			set.MatVecAdd2(to[i*vdim:][:vdim], second, records, vdim, d.ck, d.cq)
 		}
 	}
+}
+
+// keyLine returns channel i of the window's keys, along the path of the block.
+func (d *deltaHead) keyLine(keys []float32, i, spare int) []float32 {
+	line := keys[i*d.o.l.cols:][:d.o.l.cols]
+	if d.shift == 0 {
+		return line[:window]
+	}
+	out := d.line[spare]
+	for j, c := range d.cols[:] {
+		out[j] = line[c]
+	}
+	return out
 }

@@ -199,7 +199,7 @@ func TestStickyErrors(t *testing.T) {
 			m.q.Chain(&m.b, m.c, 0, m.first, kernels.Buf{})
 			m.q.Write(m.b.Parent, rawI32([]int32{3}))
 			m.q.Attend(m.mixed, m.proj.Columns(0, 384), m.c.Layer(0), &m.b, m.attn)
-		}, "attend: span 0 is a tree"},
+		}, "attend: the parent of row 0 of span 0 is 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newModel(t, 2, 1)

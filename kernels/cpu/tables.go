@@ -20,6 +20,7 @@ type tableOp struct {
 	ahead       int
 	first, rest view
 	kept, next  view
+	path        view
 }
 
 func (q *queue) pushTable(o tableOp) {
@@ -218,53 +219,5 @@ func (w *worker) accept(o *tableOp) {
 		}
 		o.kept.set(s, a+1)
 		o.next.set(s, o.first.at(row+a))
-	}
-}
-
-// Commit makes the first kept rows of each span part of its sequence.
-func (q *queue) Commit(c kernels.Caches, b *kernels.Batch, kept, _ kernels.Buf) {
-	const op = "commit"
-	if q.off() {
-		return
-	}
-	o := tableOp{kind: tableCommit, c: q.cachesOf(op, c.ID()), src: q.batch(op, b)}
-	if q.off() {
-		return
-	}
-	o.kept = q.column(op, "kept", kept, b.Spans)
-	if !q.off() {
-		q.pushTable(o)
-	}
-}
-
-func (w *worker) commit(o *tableOp) {
-	b, c := &o.src, o.c
-	for s := range b.spans {
-		n, k, slot, start := b.length.at(s), o.kept.at(s), b.seq.at(s), b.start.at(s)
-		if n == 0 || k == 0 {
-			continue
-		}
-		switch {
-		case slot < 0 || slot >= c.spec.Slots:
-			w.fail("cpu: commit: span %d is of slot %d; there are %d", s, slot, c.spec.Slots)
-			return
-		case k < 0 || k > n:
-			w.fail("cpu: commit: span %d has %d rows and keeps %d", s, n, k)
-			return
-		case k < n && n > c.spec.MaxDraft+1:
-			w.fail("cpu: commit: span %d of %d rows keeps %d; more than %d rows are kept whole", s, n, k, c.spec.MaxDraft+1)
-			return
-		case start < 0 || start+k > c.spec.SlotPages*page:
-			w.fail("cpu: commit: span %d ends at position %d; a slot has %d", s, start+k, c.spec.SlotPages*page)
-			return
-		}
-		st := &c.slots[slot]
-		if (start+k)/window > c.length.at(slot)/window {
-			st.bank = 1 - st.bank
-		}
-		if n > c.short {
-			st.tailAt, st.tailBank = start+k, 1-st.tailBank
-		}
-		c.length.set(slot, start+k)
 	}
 }

@@ -132,11 +132,11 @@ type commitArgs struct {
 
 // commitLayer is CommitLayer: where one layer's parts lie.
 type commitLayer struct {
-	keys, values                                 uint64
-	state, kRec, uRec, gRec                      uint64
-	conv                                         uint64
-	kvHeads, dim                                 int32
-	kHeads, vHeads, kDim, vDim, channels, unused int32
+	keys, values                            uint64
+	state, kRec, uRec, gRec                 uint64
+	conv                                    uint64
+	kvHeads, dim                            int32
+	kHeads, vHeads, kDim, vDim, channels, _ int32
 }
 
 // maxEntries is the number of page table entries that one launch sets.

@@ -135,9 +135,3 @@ func testRemap(t *testing.T, s suite) {
 		m.play(false, chunks(9), &track{name: "shared whole", rows: rows, want: want, slot: 1, at: 128, end: 150})
 	}
 }
-
-// prefixBytes empties slot 0 and returns the baseline of rows.
-func (m *machine) prefixBytes(rows [][]float32) [][]byte {
-	m.reset(0)
-	return m.baseline(rows)
-}
