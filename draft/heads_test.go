@@ -3,8 +3,15 @@ package draft_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/draft/strategytest"
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/kernels/cpu"
+	"exacta.dev/exacta/verify"
 )
 
 // Sampled drafts keep the contract of strategies, in every scenario, and so do
@@ -19,4 +26,56 @@ func TestHeadsKeepTheContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { strategytest.Run(t, func() draft.Strategy { return c }) })
 	}
+}
+
+// The heads that come with the embedded model are found by default, and guess what
+// it says next as often as its card claims, or nearly.
+func TestEmbeddedHeads(t *testing.T) {
+	entry, err := registry.Open(registry.Embedded)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { require.NoError(t, entry.Close()) }()
+	be, err := cpu.New(cpu.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, be.Close()) }()
+	m, err := model.Load(be, entry.Source, model.Options{MaxTokens: 512, MTP: true})
+	require.NoError(t, err)
+	for name, least := range map[string]float64{"mtp": 0.7, "eagle3": 0.7, "dflash": 0.6, "medusa": 0.25} {
+		require.Greater(t, firstRight(t, m, entry, name), least, name)
+	}
+}
+
+// firstRight is the share of first drafts that were accepted in continuations of
+// some prompts.
+func firstRight(t *testing.T, m *model.Model, entry *registry.Entry, name string) float64 {
+	t.Helper()
+	s, err := draft.New(name)
+	require.NoError(t, err)
+	d, err := s.Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: entry.Vocab()})
+	require.NoError(t, err)
+	rule, err := verify.New("greedy")
+	require.NoError(t, err)
+	right, all := 0, 0
+	e, err := engine.New(m, engine.Config{MaxTokens: 512, MaxSequences: 8, Vocab: entry.Vocab()}, map[string]engine.Drafter{name: d}, rule,
+		engine.RecorderFunc(func(r *engine.Record) error {
+			if r.KExecuted > 0 {
+				all++
+				right += min(1, int(r.Accepted))
+			}
+			return nil
+		}), engine.Listener{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	prompts, err := entry.Prompts()
+	require.NoError(t, err)
+	for _, p := range prompts[:8] {
+		ids, err := entry.Tokenizer.EncodeStrict(p.Text, true)
+		require.NoError(t, err)
+		_, err = e.Submit(engine.Request{ID: p.ID, Prompt: ids, MaxNew: 48, Drafter: name, K: 2, IgnoreStop: true})
+		require.NoError(t, err)
+	}
+	require.NoError(t, e.Run(nil))
+	t.Logf("%s: %d of %d first drafts right", name, right, all)
+	return float64(right) / float64(all)
 }

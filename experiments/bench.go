@@ -13,6 +13,7 @@ import (
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/kernels"
@@ -69,7 +70,9 @@ type BenchResult struct {
 		TokS        float64 `json:"tok_s"`
 		RatioToPeak float64 `json:"ratio_to_peak"`
 	} `json:"prefill"`
-	Draft  *DraftCost `json:"draft,omitempty"` // with an MTP module
+	Draft *DraftCost `json:"draft,omitempty"` // with an MTP module
+	// Heads are the same for the heads that come with the model, by strategy.
+	Heads  map[string]DraftCost `json:"heads,omitempty"`
 	Memory struct {
 		Weights  int64   `json:"weights_bytes"`
 		Caches   int64   `json:"caches_bytes"`
@@ -78,7 +81,7 @@ type BenchResult struct {
 	} `json:"memory"`
 }
 
-// DraftCost is what one draft of the MTP module costs: layer and LM head.
+// DraftCost is what one draft costs: for an MTP module, layer and LM head.
 type DraftCost struct {
 	Ms        float64 `json:"ms"`
 	StepShare float64 `json:"step_share"` // of a 1-row step
@@ -115,7 +118,7 @@ type bench struct {
 
 	samples  map[int][]benchSample // steps by rows
 	prefills []benchSample
-	draft    int64 // least drafting time of a step with benchDrafts drafts, ns
+	draft    map[string]int64 // least drafting time of a step with benchDrafts drafts, ns, by strategy
 }
 
 // benchDrafts is the k at which the cost of a draft is measured: k heads, k-1
@@ -146,7 +149,7 @@ func Bench(ctx context.Context, o BenchOptions, progress func(string)) (res *Ben
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	b := &bench{o: o, rand: rand.New(rand.NewPCG(3, 4)), samples: map[int][]benchSample{}}
+	b := &bench{o: o, rand: rand.New(rand.NewPCG(3, 4)), samples: map[int][]benchSample{}, draft: map[string]int64{}}
 	if !slices.Contains(b.o.Rows, 1) {
 		b.o.Rows = append([]int{1}, b.o.Rows...)
 	}
@@ -251,13 +254,29 @@ func (b *bench) prefill() error {
 
 func (b *bench) garbage() engine.Drafter { return &garbage{b.rand, b.m.Config.VocabSize} }
 
-// drafts measures what drafting costs with the model's MTP module, if it has
-// one.
+// drafts measures what drafting costs with the model's MTP module and the heads
+// that come with it.
 func (b *bench) drafts() error {
-	if _, ok := b.m.MTPLayer(); !ok {
-		return nil
+	_, mtp := b.m.MTPLayer()
+	for _, s := range []struct {
+		name string
+		have bool
+	}{
+		{"mtp", mtp}, {"eagle3", b.m.HasHead(checkpoint.HeadEagle3)}, {"medusa", b.m.HasHead(checkpoint.HeadMedusa)}, {"dflash", b.m.HasHead(checkpoint.HeadDFlash)},
+	} {
+		if !s.have {
+			continue
+		}
+		if err := b.drafting(s.name); err != nil {
+			return err
+		}
 	}
-	st, err := draft.New("mtp")
+	return nil
+}
+
+// drafting measures what drafting costs with a strategy.
+func (b *bench) drafting(name string) error {
+	st, err := draft.New(name)
 	if err != nil {
 		return err
 	}
@@ -266,8 +285,8 @@ func (b *bench) drafts() error {
 		return err
 	}
 	return b.run(engine.RecorderFunc(func(r *engine.Record) error {
-		if r.Phase == engine.Decode && r.KExecuted == benchDrafts && (b.draft == 0 || r.DraftNs < b.draft) {
-			b.draft = r.DraftNs
+		if r.Phase == engine.Decode && r.KExecuted == benchDrafts && (b.draft[name] == 0 || r.DraftNs < b.draft[name]) {
+			b.draft[name] = r.DraftNs
 		}
 		return nil
 	}), d, b.o.Prompt, 1+max(2*b.o.Steps, benchDrafts+1), benchDrafts)
@@ -341,8 +360,16 @@ func (b *bench) finish() {
 			return float64(s.ns) / 1e9 / max(one*bytes/s.read, bytes/2*float64(rows)/s.peak)
 		})
 	}
-	if b.draft > 0 {
-		r.Draft = &DraftCost{Ms: float64(b.draft) / benchDrafts / 1e6, StepShare: float64(b.draft) / benchDrafts / least(b.samples[1])}
+	for name, ns := range b.draft {
+		cost := DraftCost{Ms: float64(ns) / benchDrafts / 1e6, StepShare: float64(ns) / benchDrafts / least(b.samples[1])}
+		if name == "mtp" {
+			r.Draft = &cost
+			continue
+		}
+		if r.Heads == nil {
+			r.Heads = map[string]DraftCost{}
+		}
+		r.Heads[name] = cost
 	}
 	macs := b.m.PrefillMACs(r.Prefill.Tokens)
 	r.Prefill.TokS = 1e9 * float64(r.Prefill.Tokens) / least(b.prefills)

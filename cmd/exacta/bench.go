@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -23,7 +24,7 @@ times say little on shared machines.
 bound}: the time of a step of n rows relative to one of 1 row, and to the larger of
 that and its multiply-adds at the peak, by n; for prefill, {tok_s, ratio_to_peak}; each
 with all, everything that was measured, which is what kernels prints: {model, backend,
-rounds, machine, decode, verify, draft, prefill, memory}.`,
+rounds, machine, decode, verify, draft, heads, prefill, memory}.`,
 		Example: "  exacta bench decode\n  exacta bench verify --shape qwen3-0.6b --rows 1,2,4,8\n  exacta bench prefill --shape qwen3-0.6b\n  exacta bench oracle --tokens 1000",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -116,6 +117,11 @@ func printBench(cmd *cobra.Command, part string, r *experiments.BenchResult) err
 	}
 	if d := r.Draft; d != nil && (all || part == "verify") {
 		fmt.Fprintf(w, "draft     %.3f ms = %.2f of a 1-row step (MTP layer and LM head)\n", d.Ms, d.StepShare)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Heads)) {
+		if d := r.Heads[name]; all || part == "verify" {
+			fmt.Fprintf(w, "draft     %.3f ms = %.2f of a 1-row step (%s)\n", d.Ms, d.StepShare, name)
+		}
 	}
 	if all || part == "prefill" {
 		fmt.Fprintf(w, "prefill   %d tokens at %.0f tok/s = %.2f of the peak\n", r.Prefill.Tokens, r.Prefill.TokS, r.Prefill.RatioToPeak)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -39,25 +38,28 @@ func (ck *Checkpoint) OpenHead(name string) (*Head, error) {
 	if !fs.ValidPath(name) || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("checkpoint %s: %q is not the name of a head", ck.name, name)
 	}
-	switch src := ck.source.(type) {
-	case dirSource:
-		dir := filepath.Join(string(src), headsDir, name)
-		if _, err := os.Stat(dir); err != nil {
-			return nil, fmt.Errorf("checkpoint %s has no head %s: %w", ck.name, name, err)
-		}
-		return OpenHead(dir)
-	case fsSource:
-		at := path.Join(headsDir, name)
-		if _, err := fs.Stat(src.fsys, at); err != nil {
-			return nil, fmt.Errorf("checkpoint %s has no head %s: %w", ck.name, name, err)
-		}
-		sub, err := fs.Sub(src.fsys, at)
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint %s: head %s: %w", ck.name, name, err)
-		}
-		return openHead(ck.name+"/"+at, fsSource{sub})
+	at := path.Join(headsDir, name)
+	there, err := ck.source.exists(at)
+	if err == nil && !there {
+		err = fs.ErrNotExist
 	}
-	return nil, fmt.Errorf("checkpoint %s has no folder of heads", ck.name)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %s: %w", ck.name, at, err)
+	}
+	if dir, ok := ck.source.(dirSource); ok {
+		return OpenHead(filepath.Join(string(dir), at))
+	}
+	sub, err := fs.Sub(ck.source.(fsSource).fsys, at)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %s: %w", ck.name, at, err)
+	}
+	return openHead(ck.name+"/"+at, fsSource{sub})
+}
+
+// HasHead reports whether the checkpoint's folder heads has a head of that name.
+func (ck *Checkpoint) HasHead(name string) bool {
+	there, err := ck.source.exists(path.Join(headsDir, name))
+	return there && err == nil
 }
 
 func openHead(name string, src source) (*Head, error) {

@@ -11,7 +11,7 @@ import (
 var assets embed.FS
 
 // FS returns the embedded model folder. Its root holds config.json, generation_config.json, model.safetensors,
-// tokenizer.json, tokenizer_config.json, prompts.jsonl and MODEL_CARD.md. The error is always nil in this build; a build
+// tokenizer.json, tokenizer_config.json, prompts.jsonl, MODEL_CARD.md and the folder heads. The error is always nil in this build; a build
 // with the tag `noembed` returns one.
 func FS() (fs.FS, error) {
 	return assets, nil

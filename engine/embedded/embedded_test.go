@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const maxBytes = 24 << 20
+const (
+	maxBytes      = 24 << 20
+	maxHeadsBytes = 12 << 20
+)
 
 // config holds the keys of config.json that fix tensor shapes.
 type config struct {
@@ -87,6 +90,15 @@ func TestAssetsPresentAndSmall(t *testing.T) {
 		total += len(read(t, name))
 	}
 	require.LessOrEqual(t, total, maxBytes)
+}
+
+// The heads are all there, and small together.
+func TestHeadsPresentAndSmall(t *testing.T) {
+	total := 0
+	for _, name := range []string{"eagle3", "medusa", "dflash"} {
+		total += len(read(t, "heads/"+name+"/config.json")) + len(read(t, "heads/"+name+"/model.safetensors"))
+	}
+	require.LessOrEqual(t, total, maxHeadsBytes)
 }
 
 func attention(c config, p string, out map[string][]int) {

@@ -82,6 +82,13 @@ func (m *Model) fits(kind checkpoint.HeadKind, h HeadSource) error {
 	return nil
 }
 
+// HasHead reports whether a head of that kind, not one of random weights, comes
+// with the model.
+func (m *Model) HasHead(kind checkpoint.HeadKind) bool {
+	files, ok := m.heads.(Checkpoint)
+	return ok && files.HasHead(string(kind))
+}
+
 // headTaps returns where a head reads the target.
 func (m *Model) headTaps(c checkpoint.HeadConfig) []int {
 	if c.Taps != nil {
