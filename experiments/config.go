@@ -64,6 +64,15 @@ type Prompts struct {
 	Limit int `yaml:"limit" json:"limit"`
 	// MaxTokens cuts each prompt to its last so many tokens; 0 does not.
 	MaxTokens int `yaml:"max_tokens" json:"max_tokens"`
+	// Kind is text (the default), repetitive or random. A repetitive prompt
+	// is the end of a text, over and over, max_tokens long (128 if not
+	// given), of class repetitive; a random one is as many ids of any
+	// tokens, of class random. Models without a tokenizer have random ones
+	// only.
+	Kind string `yaml:"kind,omitempty" json:"kind,omitempty"`
+	// Sets are several sets of prompts, in place of one; the results then
+	// have lines by class.
+	Sets []Prompts `yaml:"sets,omitempty" json:"sets,omitempty"`
 }
 
 // Sampling are the sampling parameters; see engine/sample.

@@ -30,8 +30,74 @@ type promptLine struct {
 	Turns      []string `json:"turns"`
 }
 
+// Kinds of prompts.
+const (
+	kindText       = "text"
+	kindRepetitive = "repetitive"
+	kindRandom     = "random"
+)
+
 // LoadPrompts reads, filters and tokenises the prompts of an experiment.
 func LoadPrompts(p Prompts, e *registry.Entry) ([]Prompt, error) {
+	if len(p.Sets) == 0 {
+		return loadSet(p, e)
+	}
+	var out []Prompt
+	seen := map[string]bool{}
+	for i, s := range p.Sets {
+		set, err := loadSet(s, e)
+		if err != nil {
+			return nil, fmt.Errorf("prompts.sets[%d]: %w", i, err)
+		}
+		for _, q := range set {
+			if seen[q.ID] {
+				return nil, fmt.Errorf("prompts.sets[%d]: prompt %q is in a set before it; each prompt needs its own id", i, q.ID)
+			}
+			seen[q.ID] = true
+			out = append(out, q)
+		}
+	}
+	return out, nil
+}
+
+func loadSet(p Prompts, e *registry.Entry) ([]Prompt, error) {
+	switch p.Kind {
+	case kindRandom:
+		return randomPrompts(p, e.Vocab()), nil
+	case kindRepetitive:
+		return repetitivePrompts(p, e)
+	}
+	return textPrompts(p, e)
+}
+
+// repeated is the length of what a repetitive prompt repeats, in tokens;
+// promptTokens that of prompts which are made, where nothing else is asked for.
+const repeated, promptTokens = 24, 128
+
+// repetitivePrompts makes prompts that repeat the end of a text.
+func repetitivePrompts(p Prompts, e *registry.Entry) ([]Prompt, error) {
+	length := p.MaxTokens
+	if length == 0 {
+		length = promptTokens
+	}
+	p.MaxTokens = repeated
+	texts, err := textPrompts(p, e)
+	if err != nil {
+		return nil, err
+	}
+	for i := range texts {
+		t := &texts[i]
+		t.ID, t.Class = kindRepetitive+"-"+t.ID, kindRepetitive
+		part := t.IDs
+		t.IDs = make([]int32, length)
+		for j := range t.IDs {
+			t.IDs[j] = part[j%len(part)]
+		}
+	}
+	return texts, nil
+}
+
+func textPrompts(p Prompts, e *registry.Entry) ([]Prompt, error) {
 	texts, err := promptTexts(p, e)
 	if err != nil {
 		return nil, err
@@ -127,19 +193,19 @@ func parsePrompts(name string, text []byte) ([]registry.Prompt, error) {
 	return out, nil
 }
 
-// randomPrompts makes prompts of random ids for models without text.
+// randomPrompts makes prompts of random ids.
 func randomPrompts(p Prompts, vocab int) []Prompt {
 	n, length := p.Limit, p.MaxTokens
 	if n == 0 {
 		n = 8
 	}
 	if length == 0 {
-		length = 128
+		length = promptTokens
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	out := make([]Prompt, n)
 	for i := range out {
-		out[i] = Prompt{ID: fmt.Sprintf("random-%d", i), Class: "random"}
+		out[i] = Prompt{ID: fmt.Sprintf("%s-%d", kindRandom, i), Class: kindRandom}
 		for range length {
 			out[i].IDs = append(out[i].IDs, int32(r.IntN(vocab)))
 		}

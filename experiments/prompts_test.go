@@ -79,3 +79,36 @@ func TestLoadPrompts(t *testing.T) {
 	_, err = LoadPrompts(Prompts{File: "/no/such.jsonl"}, e)
 	require.ErrorContains(t, err, "prompts.file: open /no/such.jsonl")
 }
+
+func TestPromptSets(t *testing.T) {
+	e, err := registry.Open("embedded")
+	require.NoError(t, err)
+	defer e.Close()
+	got, err := LoadPrompts(Prompts{Sets: []Prompts{
+		{Classes: []string{"code"}, Limit: 2}, {Kind: "repetitive", Limit: 3, MaxTokens: 60}, {Kind: "random", Limit: 2, MaxTokens: 7},
+	}}, e)
+	require.NoError(t, err)
+	var ids, classes []string
+	for _, p := range got {
+		ids, classes = append(ids, p.ID), append(classes, p.Class)
+	}
+	require.Equal(t, []string{"code", "code", "repetitive", "repetitive", "repetitive", "random", "random"}, classes)
+	require.Equal(t, "repetitive-"+ids[0], ids[2])
+	require.Len(t, got[2].IDs, 60)
+	require.Equal(t, got[0].IDs[len(got[0].IDs)-repeated:], got[2].IDs[:repeated])
+	require.Equal(t, got[2].IDs[:60-repeated], got[2].IDs[repeated:])
+	require.Len(t, got[5].IDs, 7)
+	require.NotEqual(t, got[5].IDs, got[6].IDs)
+
+	_, err = LoadPrompts(Prompts{Sets: []Prompts{{Limit: 1}, {Limit: 1}}}, e)
+	require.ErrorContains(t, err, "prompts.sets[1]: prompt ")
+	for want, p := range map[string]Prompts{
+		"prompts.sets: are there beside": {Limit: 1, Sets: []Prompts{{}}},
+		"prompts.sets[0].sets: are":      {Sets: []Prompts{{Sets: []Prompts{{}}}}},
+		"prompts.sets[1].limit: -1":      {Sets: []Prompts{{}, {Limit: -1}}},
+		"prompts.kind: \"odd\"":          {Kind: "odd"},
+		"prompts.kind: random prompts":   {Kind: "random", File: "x"},
+	} {
+		require.ErrorContains(t, p.validate("prompts"), want)
+	}
+}

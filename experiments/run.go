@@ -49,6 +49,7 @@ type runner struct {
 	outputs  *os.File
 	points   []Point
 	results  []*pointState
+	classes  map[string]string // by prompt id
 	// Steps and sequences are numbered through the run, over all engines.
 	steps, seqs int64
 }
@@ -63,6 +64,28 @@ type pointState struct {
 	freshTokS []float64 // tokens per second of fresh steps, by round
 	exact     bool
 	firstDiff string
+	classes   map[string]*classState
+}
+
+// classState gathers the rounds of a point over the prompts of one class, where one
+// sequence runs at a time, so that steps belong to prompts.
+type classState struct {
+	stats  acceptance.Stats
+	ns     []int64 // of all its steps, by round
+	tokens []int64 // emitted, by round
+}
+
+// class returns the state of a prompt's class in the current round.
+func (s *pointState) class(name string) *classState {
+	c := s.classes[name]
+	if c == nil {
+		c = &classState{}
+		s.classes[name] = c
+	}
+	for len(c.ns) <= len(s.seconds) {
+		c.ns, c.tokens = append(c.ns, 0), append(c.tokens, 0)
+	}
+	return c
 }
 
 // Run runs an experiment and writes its run directory. On interruption the
@@ -89,6 +112,10 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 		}
 	}
 	r := &runner{session: s, progress: o.Progress, refs: map[string]*acceptance.Trace{}, points: cfg.points()}
+	r.classes = map[string]string{}
+	for _, p := range s.prompts {
+		r.classes[p.ID] = p.Class
+	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if r.dir, err = makeDir(o.Dir, cfg.Name); err != nil {
 		return nil, err
@@ -156,7 +183,7 @@ func (r *runner) begin(sum *Summary) error {
 func (r *runner) measure(ctx context.Context) error {
 	r.results = make([]*pointState, len(r.points))
 	for i := range r.results {
-		r.results[i] = &pointState{exact: true}
+		r.results[i] = &pointState{exact: true, classes: map[string]*classState{}}
 	}
 	for i, rule := range r.rules() {
 		r.progress(fmt.Sprintf("reference %s: plain decoding of one sequence at a time", rule))
@@ -213,6 +240,12 @@ func (r *runner) point(ctx context.Context, p Point, name string, state *pointSt
 		if state != nil {
 			state.stats.Add(rec)
 			state.fresh.Add(rec)
+			if p.Concurrency == 1 {
+				c := state.class(r.classOf(rec.Request))
+				c.stats.Add(rec)
+				c.ns[len(state.seconds)] += rec.TotalNs
+				c.tokens[len(state.seconds)] += int64(rec.Emitted())
+			}
 		}
 		return errors.Join(traces.Add(rec), r.writer.Record(rec))
 	})
@@ -250,6 +283,12 @@ func (r *runner) point(ctx context.Context, p Point, name string, state *pointSt
 		state.freshTokS = append(state.freshTokS, fresh.TokS())
 	}
 	return nil
+}
+
+// classOf is the class of a request's prompt.
+func (r *runner) classOf(request string) string {
+	_, id := acceptance.SplitRequest(request)
+	return r.classes[id]
 }
 
 // finish stores an output and compares it with the reference.

@@ -2,10 +2,12 @@ package experiments
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -80,6 +82,21 @@ type PointResult struct {
 	Simulated   bool    `json:"simulated"`
 	StepMs      float64 `json:"step_ms"` // mean time of a decode step
 	Preemptions int     `json:"preemptions"`
+	// Classes are the same by class of prompt, where there are several and
+	// one sequence runs at a time.
+	Classes []ClassResult `json:"classes,omitempty"`
+}
+
+// ClassResult is the part of a line over the prompts of one class. Its time is
+// that of the engine's steps, prompts included.
+type ClassResult struct {
+	Class                string    `json:"class"`
+	Tokens               int       `json:"tokens"`
+	TokS                 float64   `json:"tok_s"`
+	RatioToPlain         float64   `json:"ratio_to_plain"`
+	AcceptLength         float64   `json:"accept_length"`
+	AcceptanceByPosition []float64 `json:"acceptance_by_position"`
+	DraftShare           float64   `json:"draft_share"`
 }
 
 // Summary is what a run found: summary.json.
@@ -129,18 +146,14 @@ func (s *Summary) Table(out io.Writer) error {
 		if r.Simulated {
 			name = strings.TrimSpace(name + " (simulated) " + r.Simulation)
 		}
-		by := make([]string, len(r.AcceptanceByPosition))
-		for i, a := range r.AcceptanceByPosition {
-			by[i] = fmt.Sprintf("%.2f", a)
-		}
 		fresh := "-"
 		if r.FreshRatio != nil {
 			fresh = fmt.Sprintf("%.2f", *r.FreshRatio)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
-			name, r.drafts(), r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, strings.Join(by, " "), 100*r.DraftShare, s.lastColumn(r))
+			name, r.drafts(), r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, positions(r.AcceptanceByPosition), 100*r.DraftShare, s.lastColumn(r))
 	}
-	if err := w.Flush(); err != nil {
+	if err := errors.Join(w.Flush(), s.classTable(out)); err != nil {
 		return err
 	}
 	if len(s.Runs) > 0 {
@@ -169,4 +182,44 @@ func (s *Summary) lastColumn(r PointResult) string {
 		return fmt.Sprintf("%.2f", *r.RealAcceptLength)
 	}
 	return fmt.Sprintf("%.2f", r.AcceptLength)
+}
+
+// positions prints acceptance by position.
+func positions(rates []float64) string {
+	by := make([]string, len(rates))
+	for i, a := range rates {
+		by[i] = fmt.Sprintf("%.2f", a)
+	}
+	return strings.Join(by, " ")
+}
+
+// classTable prints the lines by class of prompt, if there are any.
+func (s *Summary) classTable(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	head := "\nprompts\tstrategy\tk\trule\ttok/s\tx plain\taccept length\tacceptance by position\tdraft share\n"
+	for _, class := range s.classNames() {
+		for _, r := range s.Runs {
+			for _, c := range r.Classes {
+				if c.Class != class {
+					continue
+				}
+				fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.0f%%\n", head, class, r.Drafter, r.drafts(), r.Rule,
+					c.TokS, c.RatioToPlain, c.AcceptLength, positions(c.AcceptanceByPosition), 100*c.DraftShare)
+				head = ""
+			}
+		}
+	}
+	return w.Flush()
+}
+
+// classNames lists the classes that have lines.
+func (s *Summary) classNames() (names []string) {
+	for _, r := range s.Runs {
+		for _, c := range r.Classes {
+			if !slices.Contains(names, c.Class) {
+				names = append(names, c.Class)
+			}
+		}
+	}
+	return names
 }

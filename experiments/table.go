@@ -1,6 +1,9 @@
 package experiments
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // table turns what was gathered into the summary's lines.
 func (r *runner) table() []PointResult {
@@ -46,6 +49,32 @@ func (r *runner) table() []PointResult {
 			exact := st.exact
 			res.Exact, res.FirstDiff = &exact, st.firstDiff
 		}
+		res.Classes = r.byClass(st, plain)
+		out = append(out, res)
+	}
+	return out
+}
+
+// byClass makes the lines of a point by class, if the prompts are of several.
+func (r *runner) byClass(st, plain *pointState) []ClassResult {
+	if len(st.classes) < 2 {
+		return nil
+	}
+	var out []ClassResult
+	for _, name := range slices.Sorted(maps.Keys(st.classes)) {
+		c, base := st.classes[name], plain.classes[name]
+		sum := c.stats.Summary()
+		res := ClassResult{
+			Class: name, Tokens: int(sum.Emitted), AcceptLength: sum.AcceptLength, AcceptanceByPosition: sum.AcceptanceByPosition, DraftShare: sum.DraftShare,
+		}
+		var speed, ratio []float64
+		for n := range st.seconds {
+			speed = append(speed, 1e9*float64(c.tokens[n])/float64(c.ns[n]))
+			if n < len(plain.seconds) {
+				ratio = append(ratio, speed[n]/(1e9*float64(base.tokens[n])/float64(base.ns[n])))
+			}
+		}
+		res.TokS, res.RatioToPlain = median(speed), median(ratio)
 		out = append(out, res)
 	}
 	return out

@@ -46,10 +46,6 @@ func (c *Config) Validate() error {
 		return bad("max_new", "%d is out of range 1..%d", c.MaxNew, 1<<20)
 	case c.Repeats < 1 || c.Repeats > 1000:
 		return bad("repeats", "%d is out of range 1..1000", c.Repeats)
-	case c.Prompts.Limit < 0 || c.Prompts.Limit > 1<<20:
-		return bad("prompts.limit", "%d is out of range 0..%d", c.Prompts.Limit, 1<<20)
-	case c.Prompts.MaxTokens < 0 || c.Prompts.MaxTokens > 1<<20:
-		return bad("prompts.max_tokens", "%d is out of range 0..%d", c.Prompts.MaxTokens, 1<<20)
 	case c.Engine.Pages < 0 || c.Engine.Pages > 1<<24:
 		return bad("engine.pages", "%d is out of range 0..%d", c.Engine.Pages, 1<<24)
 	case c.Engine.BatchTokens < 0 || c.Engine.BatchTokens > 1<<20:
@@ -61,7 +57,36 @@ func (c *Config) Validate() error {
 	case len(c.Concurrency) == 0:
 		return bad("concurrency", "is empty")
 	}
+	if err := c.Prompts.validate("prompts"); err != nil {
+		return err
+	}
 	return c.validateLists()
+}
+
+// validate checks a set of prompts, or the sets in it.
+func (p *Prompts) validate(key string) error {
+	switch {
+	case len(p.Sets) > 0 && (p.File != "" || len(p.Classes) > 0 || p.Limit != 0 || p.MaxTokens != 0 || p.Kind != ""):
+		return bad(key+".sets", "are there beside other keys; say of each set what it is")
+	case p.Limit < 0 || p.Limit > 1<<20:
+		return bad(key+".limit", "%d is out of range 0..%d", p.Limit, 1<<20)
+	case p.MaxTokens < 0 || p.MaxTokens > 1<<20:
+		return bad(key+".max_tokens", "%d is out of range 0..%d", p.MaxTokens, 1<<20)
+	case !slices.Contains([]string{"", kindText, kindRepetitive, kindRandom}, p.Kind):
+		return bad(key+".kind", "%q is not known; it is text, repetitive or random", p.Kind)
+	case p.Kind == kindRandom && (p.File != "" || len(p.Classes) > 0):
+		return bad(key+".kind", "random prompts have no file and no classes")
+	}
+	for i := range p.Sets {
+		at := fmt.Sprintf("%s.sets[%d]", key, i)
+		if len(p.Sets[i].Sets) > 0 {
+			return bad(at+".sets", "are sets within sets")
+		}
+		if err := p.Sets[i].validate(at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // validateLists checks sampling, rules and what is compared.

@@ -21,15 +21,18 @@ outputs, summary.json, configuration and provenance, and ends with a table.
 Without a file it runs the quickstart experiment on the embedded model. Exit code
 1 means that some output was not exact.
 
---json prints summary.json: name, dir, provenance, prompts, interrupted, simulated
-and runs, a list of {strategy (index in the configuration, -1 plain), drafter, k, rule,
+--json prints summary.json: name, dir, provenance, prompts, interrupted, simulated,
+warnings (of drafters, where there were any) and runs, a list of {strategy (index in the configuration, -1 plain), drafter, k, rule,
 concurrency, tokens, tok_s, ratio_to_plain, decode_tok_s, decode_ratio, step_ms,
 draft_share, accept_length, acceptance_by_position, repeated_4grams,
 fresh_accept_length, fresh_ratio (null where it is not measured), preemptions, exact
 (null where the rule does not promise it), first_difference (where not exact),
 simulated}, and simulated, which says that some strategy of the run has simulate.
 Lines of such strategies have simulation (what was asked for) and real_accept_length
-(what the rule decided in the same steps) too. In such a run exact is null on every
+(what the rule decided in the same steps) too, lines of a length policy have length.
+Where prompts are of several classes, lines of one sequence in flight have classes:
+[{class, tokens, tok_s, ratio_to_plain, accept_length, acceptance_by_position,
+draft_share}]. In such a run exact is null on every
 line, or false, and the table shows real accept lengths in its place.`,
 		Example: `  exacta run
   exacta run experiments/quickstart.yaml --dir runs/mine
