@@ -100,7 +100,7 @@ func (x *tandem) rank(be *ranks.Backend) (err error) {
 		x.change(be.Rank(), &cfg, reqs)
 	}
 	drafters := map[string]engine.Drafter{}
-	for _, name := range []string{"mtp", "ngram"} {
+	for _, name := range []string{"mtp", "ngram", "eagle3", "medusa", "dflash"} {
 		s, err := draft.New(name)
 		if err != nil {
 			return err
@@ -164,5 +164,8 @@ func mixed() []engine.Request {
 		{ID: "b", Prompt: prompt(63, 6), MaxNew: 120, Drafter: "ngram", K: 4},
 		{ID: "c", Prompt: prompt(20, 7), MaxNew: 150},
 		{ID: "d", Prompt: prompt(40, 8), MaxNew: 150, Drafter: "mtp", K: 5, Params: sample.Params{Temperature: 0.7, Seed: 11}},
+		{ID: "e", Prompt: prompt(30, 9), MaxNew: 60, Drafter: "eagle3", K: 3},
+		{ID: "f", Prompt: prompt(40, 10), MaxNew: 60, Drafter: "dflash", K: 4},
+		{ID: "g", Prompt: prompt(10, 11), MaxNew: 60, Drafter: "medusa", K: 2},
 	}
 }

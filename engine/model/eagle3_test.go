@@ -1,9 +1,6 @@
 package model
 
 import (
-	"encoding/binary"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,39 +8,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/kernels"
-	"exacta.dev/exacta/kernels/ref"
 )
 
-// eagleFiles are a head's tensors in float64, and their files.
-type eagleFiles struct {
-	dir string
-	w   map[string][]float64
-}
+const twinConfig = `{"architectures":["LlamaForCausalLMEagle3"],"model_type":"llama","hidden_size":16,"intermediate_size":24,"num_hidden_layers":1,
+	"num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,"vocab_size":40,"draft_vocab_size":10,"max_position_embeddings":64,
+	"rms_norm_eps":1e-6,"eagle_aux_hidden_state_layer_ids":[1,3]}`
 
-const (
-	twinHidden, twinInter, twinHeads, twinKV, twinDim, twinVocab, twinDraft = 16, 24, 4, 2, 8, 40, 10
-	twinTheta, twinEps                                                      = 1e4, 1e-6
-)
-
-// newEagleFiles writes a random head by its published names.
-func newEagleFiles(t *testing.T, config string) eagleFiles {
+// newEagleFiles writes a random head by the names of the reference code, or of the
+// speculators library.
+func newEagleFiles(t *testing.T, config string, speculators bool) twinFiles {
 	t.Helper()
-	f := eagleFiles{t.TempDir(), map[string][]float64{}}
-	r := rand.New(rand.NewPCG(1, 2))
-	var data []checkpoint.Data
+	f := newHeadWriter(t)
 	add := func(name string, mean, spread float64, shape ...int) {
-		n := 1
-		for _, d := range shape {
-			n *= d
+		as := name
+		if rest, ok := strings.CutPrefix(name, "midlayer."); ok && speculators {
+			as = "layers.0." + rest
 		}
-		bits := make([]uint16, n)
-		for i := range bits {
-			bits[i] = uint16(math.Float32bits(float32(mean+spread*(2*r.Float64()-1))) >> 16)
-			f.w[name] = append(f.w[name], float64(math.Float32frombits(uint32(bits[i])<<16)))
-		}
-		data = append(data, checkpoint.Uint16Data(name, checkpoint.BF16, shape, bits))
+		f.add(name, as, mean, spread, shape...)
 	}
 	const h, q, kv = twinHidden, twinHeads * twinDim, twinKV * twinDim
 	add("fc.weight", 0, 0.3, h, 2*h)
@@ -57,202 +39,115 @@ func newEagleFiles(t *testing.T, config string) eagleFiles {
 	for _, n := range []string{"midlayer.input_layernorm", "midlayer.hidden_norm", "midlayer.post_attention_layernorm", "norm"} {
 		add(n+".weight", 1, 0.3, h)
 	}
+	add("input_norm.weight", 1, 0.3, 2*h)
 	add("lm_head.weight", 0, 0.5, twinDraft, h)
 	add("embed_tokens.weight", 0, 1, twinVocab, h)
-	d2t := make([]byte, 8*twinDraft)
-	for i := range twinDraft {
-		binary.LittleEndian.PutUint64(d2t[8*i:], uint64(3*i)) // row i is token 4i
-	}
-	data = append(data, checkpoint.Data{Name: "d2t", DType: checkpoint.I64, Shape: []int{twinDraft}, Bytes: d2t})
-	file, err := os.Create(filepath.Join(f.dir, "model.safetensors"))
-	require.NoError(t, err)
-	require.NoError(t, checkpoint.WriteSafetensors(file, data, nil))
-	require.NoError(t, file.Close())
-	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "config.json"), []byte(config), 0o600))
-	return f
+	f.ids("d2t", 3) // row i is token 4i
+	return f.done(config)
 }
 
-func (f eagleFiles) times(name string, x []float64) []float64 {
-	w := f.w[name+".weight"]
-	y := make([]float64, len(w)/len(x))
-	for i := range y {
-		for j, v := range x {
-			y[i] += w[i*len(x)+j] * v
-		}
-	}
-	return y
-}
-
-func (f eagleFiles) norm(name string, x []float64) []float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v * v
-	}
-	y := make([]float64, len(x))
-	for i, v := range x {
-		y[i] = v / math.Sqrt(sum/float64(len(x))+twinEps) * f.w[name+".weight"][i]
-	}
-	return y
-}
-
-// rotated turns the pairs (i, i+dim/2) of each head.
-func rotated(x []float64, pos int) []float64 {
-	y := make([]float64, len(x))
-	for at := 0; at < len(x); at += twinDim {
-		for i := range twinDim / 2 {
-			sin, cos := math.Sincos(float64(pos) * math.Pow(twinTheta, -2*float64(i)/twinDim))
-			a, b := x[at+i], x[at+twinDim/2+i]
-			y[at+i], y[at+twinDim/2+i] = a*cos-b*sin, b*cos+a*sin
-		}
-	}
-	return y
-}
-
-func sum(a, b []float64) []float64 {
-	out := make([]float64, len(a))
-	for i := range a {
-		out[i] = a[i] + b[i]
-	}
-	return out
-}
-
-// eagleTwin is the head of the paper's reference code, a row at a time.
+// eagleTwin is the head of the paper's reference code, a row at a time, with the
+// variants that published heads have.
 type eagleTwin struct {
-	eagleFiles
-	keys, values [][]float64
+	twinFiles
+	beforeFC, beforeResidual, output bool
+	keys, values                     [][]float64
 }
 
 // step gives r for the row with features g and the token, at a position.
 func (e *eagleTwin) step(g []float64, token, pos int) []float64 {
 	emb := e.w["embed_tokens.weight"][token*twinHidden:][:twinHidden]
-	in := append(e.norm("midlayer.input_layernorm", emb), e.norm("midlayer.hidden_norm", g)...)
+	residual, normed := g, e.norm("midlayer.hidden_norm", g)
+	if e.beforeResidual {
+		residual = normed
+	}
+	in := append(e.norm("midlayer.input_layernorm", emb), normed...)
 	q := rotated(e.times("midlayer.self_attn.q_proj", in), pos)
 	e.keys = append(e.keys, rotated(e.times("midlayer.self_attn.k_proj", in), pos))
 	e.values = append(e.values, e.times("midlayer.self_attn.v_proj", in))
-	var mixed []float64
-	for h := range twinHeads {
-		kv := h / (twinHeads / twinKV) * twinDim
-		weights, total := make([]float64, len(e.keys)), 0.0
-		for i, k := range e.keys {
-			for d := range twinDim {
-				weights[i] += q[h*twinDim+d] * k[kv+d]
-			}
-			weights[i] = math.Exp(weights[i] / math.Sqrt(twinDim))
-			total += weights[i]
-		}
-		out := make([]float64, twinDim)
-		for i, v := range e.values {
-			for d := range out {
-				out[d] += weights[i] / total * v[kv+d]
-			}
-		}
-		mixed = append(mixed, out...)
+	x := sum(residual, e.times("midlayer.self_attn.o_proj", attention(q, e.keys, e.values)))
+	r := sum(x, e.mlp("midlayer.mlp.", e.norm("midlayer.post_attention_layernorm", x)))
+	if e.output {
+		return e.norm("norm", r)
 	}
-	x := sum(g, e.times("midlayer.self_attn.o_proj", mixed))
-	y := e.norm("midlayer.post_attention_layernorm", x)
-	gate, up := e.times("midlayer.mlp.gate_proj", y), e.times("midlayer.mlp.up_proj", y)
-	for i, v := range gate {
-		gate[i] = v / (1 + math.Exp(-v)) * up[i]
-	}
-	return sum(x, e.times("midlayer.mlp.down_proj", gate))
+	return r
 }
 
-const twinConfig = `{"architectures":["LlamaForCausalLMEagle3"],"model_type":"llama","hidden_size":16,"intermediate_size":24,"num_hidden_layers":1,
-	"num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,"vocab_size":40,"draft_vocab_size":10,"max_position_embeddings":64,
-	"rms_norm_eps":1e-6,"eagle_aux_hidden_state_layer_ids":[1,3]}`
+// features gives g for the taps of a row.
+func (e *eagleTwin) features(taps []float64) []float64 {
+	if e.beforeFC {
+		taps = e.norm("input_norm", taps)
+	}
+	return e.times("fc", taps)
+}
 
-func twinModel(t *testing.T) *Model {
-	t.Helper()
-	c := hybrid(twinHidden, 24, 4, 2, 1, 8, checkpoint.GDN{NumKHeads: 1, NumVHeads: 2, KDim: 8, VDim: 8, ConvKernel: 4, OutputGate: checkpoint.SiLU}, twinVocab, 1e4)
-	m, err := Load(ref.New(), Random{ShapeName: "twin", Shape: c, Seed: 3}, Options{MaxTokens: 64})
-	require.NoError(t, err)
-	return m
+// logits gives those of the row whose r is given.
+func (e *eagleTwin) logits(r []float64) []float64 {
+	if !e.output {
+		r = e.norm("norm", r)
+	}
+	return e.times("lm_head", r)
 }
 
 // A pass over three rows of features and two rows that feed on the head's own
 // output give what the formulas of EAGLE-3 give.
 func TestEagle3Twin(t *testing.T) {
-	f := newEagleFiles(t, twinConfig)
+	with := func(more string) string {
+		return strings.Replace(twinConfig, `"draft_vocab_size":10`, `"draft_vocab_size":10,`+more, 1)
+	}
+	t.Run("reference", func(t *testing.T) { eagle3Twin(t, &eagleTwin{twinFiles: newEagleFiles(t, twinConfig, false)}) })
+	t.Run("normed residual", func(t *testing.T) {
+		eagle3Twin(t, &eagleTwin{twinFiles: newEagleFiles(t, with(`"norm_before_residual":true`), false), beforeResidual: true})
+	})
+	t.Run("normed features", func(t *testing.T) {
+		eagle3Twin(t, &eagleTwin{twinFiles: newEagleFiles(t, with(`"norm_before_fc":true`), false), beforeFC: true})
+	})
+	t.Run("normed output", func(t *testing.T) {
+		eagle3Twin(t, &eagleTwin{twinFiles: newEagleFiles(t, with(`"norm_output":true`), false), output: true})
+	})
+	t.Run("speculators", func(t *testing.T) {
+		config := `{"speculators_model_type":"eagle3","architectures":["Eagle3Speculator"],"draft_vocab_size":10,"norm_before_residual":true,
+			"eagle_aux_hidden_state_layer_ids":[1,3],"transformer_layer_config":` + twinConfig + `}`
+		eagle3Twin(t, &eagleTwin{twinFiles: newEagleFiles(t, config, true), beforeResidual: true})
+	})
+}
+
+func eagle3Twin(t *testing.T, twin *eagleTwin) {
+	t.Helper()
 	m := twinModel(t)
-	head, err := m.LoadEagle3(f.dir)
+	head, err := m.LoadEagle3(twin.dir)
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 3}, head.Taps())
 	require.Equal(t, []int32{0, 4, 8, 12, 16, 20, 24, 28, 32, 36}, head.Tokens())
 	net, err := head.New(3, 3)
 	require.NoError(t, err)
 	defer net.Close()
-	be := m.Backend()
-	caches, err := be.Caches(kernels.CacheSpec{Layers: []kernels.LayerSpec{head.Layer()}, Slots: 1, Pages: 1, SlotPages: 1, MaxDraft: 8})
-	require.NoError(t, err)
-	q := be.Queue()
-	q.Reset(caches, 0)
-	q.SetPages(caches, 0, 0, []int32{0})
-	alloc := func(kind kernels.Kind, rows, cols int) kernels.Buf {
-		b, err := be.Alloc(kernels.Activations, kind, rows, cols)
-		require.NoError(t, err)
-		return b
-	}
+	caches, q := twinCaches(t, m, head.Layer()), m.be.Queue()
 	// Rows at positions 1, 2, 3, as a drafter lays them out, then 4 and 5.
 	tokens := []int32{7, 39, 7, 11, 2}
-	batch := func(n, ahead int, ids []int32) kernels.Batch {
-		b, err := kernels.NewBatch(be, 1, n, n)
-		require.NoError(t, err)
-		b.MaxLen = n
-		list := alloc(kernels.I32, 1, n)
-		q.Write(list, ints(ids))
-		q.Write(b.Seq, ints([]int32{0}))
-		rest := kernels.Buf{}
-		if n > 1 {
-			rest = list.Columns(1, n)
-		}
-		q.Chain(&b, caches, ahead, list.Columns(0, 1), rest)
-		return b
-	}
-	taps := alloc(kernels.BF16, 3, 2*twinHidden)
-	r, bits, features := rand.New(rand.NewPCG(3, 4)), []byte{}, [3][]float64{}
-	for i := range features {
-		for range 2 * twinHidden {
-			b := uint16(math.Float32bits(float32(2*r.Float64()-1)) >> 16)
-			bits = binary.LittleEndian.AppendUint16(bits, b)
-			features[i] = append(features[i], float64(math.Float32frombits(uint32(b)<<16)))
-		}
-	}
-	q.Write(taps, bits)
-
-	twin := &eagleTwin{eagleFiles: f}
-	b := batch(3, 1, tokens[:3])
+	taps, rows := randomRows(t, m, 3, 2*twinHidden)
+	b := chainOf(t, m, caches, 1, tokens[:3]...)
 	hidden := net.Forward(q, &b, caches.Layer(0), net.Features(q, kernels.Buf{}, taps))
 	var want []float64
-	for i, x := range features {
-		want = twin.step(f.times("fc", x), int(tokens[i]), 1+i)
+	for i, x := range rows {
+		want = twin.step(twin.features(x), int(tokens[i]), 1+i)
 	}
-	own := alloc(kernels.BF16, 1, twinHidden)
+	own, err := m.be.Alloc(kernels.Activations, kernels.BF16, 1, twinHidden)
+	require.NoError(t, err)
 	q.Copy(own, hidden.Slice(2, 3))
 	for i := 3; ; i++ {
-		logits := make([]byte, 4*twinDraft)
-		require.NoError(t, q.Read(logits, net.Logits(q, own)).Wait())
-		for j, w := range f.times("lm_head", f.norm("norm", want)) {
-			require.InDelta(t, w, float64(math.Float32frombits(binary.LittleEndian.Uint32(logits[4*j:]))), 1e-5, "row %d, column %d", i, j)
-		}
+		requireRow(t, m, twin.logits(want), net.Logits(q, own))
 		if i == len(tokens) {
 			break
 		}
-		b := batch(1, 1+i, tokens[i:i+1])
+		b := chainOf(t, m, caches, 1+i, tokens[i])
 		q.Copy(own, net.Forward(q, &b, caches.Layer(0), own))
 		want = twin.step(want, int(tokens[i]), 1+i)
 	}
 }
 
-func ints(s []int32) []byte {
-	var out []byte
-	for _, v := range s {
-		out = binary.LittleEndian.AppendUint32(out, uint32(v))
-	}
-	return out
-}
-
 func TestHeadsRefused(t *testing.T) {
-	f := newEagleFiles(t, twinConfig)
+	f := newEagleFiles(t, twinConfig, false)
 	m := twinModel(t)
 	config := func(old, now string) {
 		require.Contains(t, twinConfig, old)
