@@ -173,7 +173,7 @@ func TestLists(t *testing.T) {
 
 func TestBenchJSON(t *testing.T) {
 	small := []string{"--rounds", "1", "--steps", "2", "--prompt", "8", "--context", "34"}
-	all := []string{"backend", "decode", "draft", "machine", "memory", "model", "prefill", "rounds", "verify"}
+	all := []string{"backend", "decode", "draft", "heads", "machine", "memory", "model", "prefill", "rounds", "verify"}
 	d := object(t, append([]string{"bench", "decode"}, small...)...)
 	require.Equal(t, []string{"all", "bytes_per_s", "ratio_to_read", "tok_s"}, keys(d))
 	require.Equal(t, all, keys(d["all"]))
