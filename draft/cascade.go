@@ -207,6 +207,7 @@ func (d *cascade) Propose(q kernels.Queue, asks []*engine.Ask) error {
 			if d.passes(i, a) {
 				d.take(i, []*engine.Ask{a})
 			} else {
+				a.Draft = engine.Draft{}
 				left = append(left, a)
 			}
 		}

@@ -19,16 +19,28 @@ func newGuide(plain []outcome) *guide {
 }
 
 // replace makes the first tokens of a draft right, 0 to K of them in turn from ask
-// to ask, and the one after them wrong.
+// to ask, and the one after them wrong. Every other draft is a tree: a wrong
+// alternative stands before each second one of the right tokens.
 func (g *guide) replace(a *engine.Ask, n asked, vocab int) {
 	id := a.Seq.Request().ID
 	truth := g.output[id][len(a.Seq.Output()):]
-	right := min(n[id]%(a.K+1), len(truth))
+	turn := n[id]
+	right := min(turn%(a.K+1), len(truth))
 	n[id]++
-	var tokens []int32
-	tokens = append(tokens, truth[:right]...)
-	if right < min(a.K, len(truth)) {
-		tokens = append(tokens, (truth[right]+1)%int32(vocab))
+	d := engine.Draft{}
+	last := int32(-1) // the right draft that was put in last
+	add := func(token int32) {
+		d.Tokens, d.Parents = append(d.Tokens, token), append(d.Parents, last)
 	}
-	a.Draft = engine.Draft{Tokens: tokens}
+	for i := 0; i < right && len(d.Tokens) < a.K; i++ {
+		if turn/(a.K+1)%2 == 1 && i%2 == 0 && len(d.Tokens)+1 < a.K {
+			add((truth[i] + 2) % int32(vocab))
+		}
+		add(truth[i])
+		last = int32(len(d.Tokens) - 1)
+	}
+	if right < len(truth) && len(d.Tokens) < a.K {
+		add((truth[right] + 1) % int32(vocab))
+	}
+	a.Draft = d
 }

@@ -24,26 +24,25 @@ func (rule) Exact(sample.Params) bool { return true }
 
 // Verify implements engine.Verifier.
 func (rule) Verify(v *engine.Verification) (engine.Verdict, error) {
-	drafts := v.Draft.Tokens
-	for row := 0; ; row++ {
+	d, row := &v.Draft, 0
+	var tokens, path []int32
+	for {
 		// At temperature 0 this is the argmax after penalties.
-		t, err := v.Sampler.CoupledSample(v.Logits(row), drafts[:row], v.Position+1+row)
+		t, err := v.Sampler.CoupledSample(v.Logits(row), tokens, v.Position+1+len(tokens))
 		if err != nil {
 			return engine.Verdict{}, err
 		}
-		if row < len(drafts) && t == drafts[row] {
+		if i := d.Child(row, t); i >= 0 {
+			row, tokens, path = i+1, append(tokens, t), append(path, int32(i))
 			continue
 		}
 		kind := engine.NextCorrection
 		switch {
-		case len(drafts) == 0:
+		case len(d.Tokens) == 0:
 			kind = engine.NextSampled
-		case row == len(drafts):
+		case d.First(row) < 0:
 			kind = engine.NextBonus
 		}
-		return engine.Verdict{
-			Accepted: engine.Accepted(row), Next: t, Kind: kind,
-			Targets: append(append([]int32(nil), drafts[:row]...), t),
-		}, nil
+		return engine.Verdict{Accepted: engine.Accepted(len(path)), Path: path, Next: t, Kind: kind, Targets: append(tokens, t)}, nil
 	}
 }

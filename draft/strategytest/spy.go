@@ -66,7 +66,7 @@ func (s *spy) Propose(q kernels.Queue, asks []*engine.Ask) error {
 			continue
 		}
 		s.check(a)
-		s.drafts = append(s.drafts, fmt.Sprintf("%s at %d: %v", a.Seq.Request().ID, len(a.Seq.Tokens()), a.Draft.Tokens))
+		s.drafts = append(s.drafts, fmt.Sprintf("%s at %d: %v %v", a.Seq.Request().ID, len(a.Seq.Tokens()), a.Draft.Tokens, a.Draft.Parents))
 		if s.guide != nil && s.err == nil {
 			s.guide.replace(a, s.asked, s.vocab)
 		}
@@ -98,6 +98,18 @@ func (s *spy) check(a *engine.Ask) {
 	for i, id := range d.Tokens {
 		if id < 0 || int(id) >= s.vocab {
 			s.breach(a.Seq, "draft %d is id %d; the vocabulary is 0..%d", i, id, s.vocab-1)
+		}
+	}
+	if d.Parents != nil && len(d.Parents) != len(d.Tokens) {
+		s.breach(a.Seq, "%d parents for %d tokens; it is one each, or none", len(d.Parents), len(d.Tokens))
+		return
+	}
+	for i, p := range d.Parents {
+		if p < -1 || int(p) >= i {
+			s.breach(a.Seq, "draft %d follows draft %d; it follows one before it, or -1", i, p)
+		}
+		if j := d.Child(int(p)+1, d.Tokens[i]); s.err == nil && d.Probs == nil && j < i {
+			s.breach(a.Seq, "drafts %d and %d are the same token after the same tokens", j, i)
 		}
 	}
 	if d.Probs == nil || s.err != nil {

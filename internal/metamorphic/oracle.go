@@ -8,7 +8,8 @@ import (
 )
 
 // oracle drafts what the reference run produced, with an error now and then, so
-// that every accepted count is met.
+// that every accepted count is met. Half of its drafts are trees, in which what was
+// produced may stand on any branch.
 type oracle struct {
 	rand   *rand.Rand
 	vocab  int
@@ -33,16 +34,34 @@ func (o *oracle) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 			n = o.rand.IntN(a.K + 1)
 		}
 		done := len(a.Seq.Output())
+		parents := o.parents(n)
+		depth := make([]int, n)
 		for i := range n {
-			id := int32(o.rand.IntN(o.vocab))
-			if ref := o.known(a.Seq); done+i < len(ref) {
-				id = ref[done+i]
+			if p := parents[i]; p >= 0 {
+				depth[i] = depth[p] + 1
 			}
-			if o.rand.IntN(4) == 0 {
+			id := int32(o.rand.IntN(o.vocab))
+			if ref := o.known(a.Seq); done+depth[i] < len(ref) {
+				id = ref[done+depth[i]]
+			}
+			if o.rand.IntN(4) == 0 || a.Draft.Child(int(parents[i])+1, id) >= 0 {
 				id = o.corrupt(id)
 			}
-			a.Draft.Tokens = append(a.Draft.Tokens, id)
+			a.Draft.Tokens, a.Draft.Parents = append(a.Draft.Tokens, id), append(a.Draft.Parents, parents[i])
 		}
 	}
 	return nil
+}
+
+// parents draws a tree of n drafts; half of the time it is a chain.
+func (o *oracle) parents(n int) []int32 {
+	p := make([]int32, n)
+	near := 1
+	if o.rand.IntN(2) == 0 {
+		near = 1 + o.rand.IntN(4)
+	}
+	for i := range p {
+		p[i] = int32(max(-1, i-1-o.rand.IntN(near)))
+	}
+	return p
 }

@@ -24,6 +24,8 @@ type Coverage struct {
 	SplitCrossings              int // a span crossed an attention split border
 	PrefixHits                  int
 	AcceptedAll                 int
+	Trees, TreeCommits          int // verifications of a tree; that kept a draft of one
+	TreeBorders                 int // and with it a window border
 	Sampled                     int
 }
 
@@ -38,6 +40,8 @@ func (c Coverage) Missing() []string {
 		"spans across an attention split border":                    c.SplitCrossings,
 		"prefix-cache hits":                                         c.PrefixHits,
 		"drafts accepted whole":                                     c.AcceptedAll,
+		"drafts of a tree accepted":                                 c.TreeCommits,
+		"window borders committed by a tree":                        c.TreeBorders,
 		"sampled sequences":                                         c.Sampled,
 	} {
 		if n == 0 {
@@ -279,7 +283,7 @@ func (c *Coverage) observe(r *engine.Record, preempted *int32, position *int) {
 		return
 	}
 	c.Verifications++
-	rejected := int(r.Accepted) < int(r.KExecuted)
+	rejected := !r.Leaf()
 	border := int(r.Position)/kernels.WindowTokens != (end-1)/kernels.WindowTokens
 	switch {
 	case rejected:
@@ -289,6 +293,15 @@ func (c *Coverage) observe(r *engine.Record, preempted *int32, position *int) {
 		}
 	default:
 		c.AcceptedAll++
+	}
+	if len(r.Parents) > 0 {
+		c.Trees++
+		if r.Accepted > 0 {
+			c.TreeCommits++
+		}
+		if r.Accepted > 0 && *position/kernels.WindowTokens != int(r.Position)/kernels.WindowTokens {
+			c.TreeBorders++
+		}
 	}
 	if border && *position/kernels.WindowTokens != int(r.Position)/kernels.WindowTokens {
 		c.BorderCommits++

@@ -19,8 +19,8 @@ func (q *queue) Commit(c kernels.Caches, b *kernels.Batch, kept, path kernels.Bu
 	o.kept = q.column(op, "kept", kept, b.Spans)
 	if !path.None() {
 		o.path = q.column(op, "path", path, b.Rows)
-		q.require(needs{worker: commitScratch(o.c)})
 	}
+	q.require(needs{worker: commitScratch(o.c)})
 	if !q.off() {
 		q.pushTable(o)
 	}
@@ -71,11 +71,10 @@ func (w *worker) commit(o *tableOp) {
 			w.fail("cpu: commit: span %d has %d rows from row %d; the batch has %d", i, n, s.row, b.rows)
 			return
 		}
-		moves, ok := w.follows(o, i, &s, k)
-		if !ok {
+		if !w.follows(o, i, &s, k) {
 			return
 		}
-		if moves {
+		if s.measure(b); s.tree {
 			w.compact(o, &s, k)
 		}
 		st := &c.slots[s.slot]
@@ -90,25 +89,23 @@ func (w *worker) commit(o *tableOp) {
 }
 
 // follows checks that the rows that a span keeps follow each other from the
-// committed prefix on, and reports whether some of them change their places.
-func (w *worker) follows(o *tableOp, i int, s *span, k int) (moves, ok bool) {
+// committed prefix on.
+func (w *worker) follows(o *tableOp, i int, s *span, k int) bool {
 	before := -1
 	for j := range k {
 		row := o.keptRow(s, j)
 		if row < 0 || row >= s.n || o.src.parent.at(s.row+row) != before {
 			w.fail("cpu: commit: span %d keeps row %d at depth %d of %d; rows that are kept follow each other from the committed prefix on", i, row, j, k)
-			return false, false
+			return false
 		}
-		moves = moves || row != j
 		before = row
 	}
-	return moves, true
+	return true
 }
 
-// compact moves what the caches hold of the k kept rows of a span to the places of
+// compact moves what the caches hold of the k kept rows of a tree to the places of
 // their positions: upwards, each to a place that no later one needs.
 func (w *worker) compact(o *tableOp, s *span, k int) {
-	s.measure(&o.src)
 	for _, l := range o.c.layers {
 		if l.spec.Kind == kernels.Attention {
 			o.moveKeys(l, s, k)

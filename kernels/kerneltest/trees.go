@@ -84,8 +84,11 @@ func (r *rig) parents(shape int) []int {
 			if p[i] = i - 1; i%2 == 0 {
 				p[i] = i - 2
 			}
-		case 2:
-			p[i] = max(0, i-4)
+		case 2: // two long branches
+			p[i] = i - 1
+			if i == n/2+1 {
+				p[i] = 0
+			}
 		default:
 			p[i] = i - 1 - r.rnd.IntN(min(i, 3))
 		}
@@ -117,9 +120,17 @@ func (m *machine) tree(base *machine, name string, n int, parent []int) [][]floa
 	m.ensure(0, 3)
 	end := m.rnd.IntN(len(parent))
 	path := pathTo(parent, end)
+	along := path
+	if m.rnd.IntN(2) == 0 { // the first rows, and no path that says so
+		end, along = 0, nil
+		for end+1 < len(parent) && parent[end+1] == end {
+			end++
+		}
+		path = pathTo(parent, end)
+	}
 	m.reset(0)
 	got := m.step([]piece{
-		{slot: 1, start: n, rows: nodes, parent: parent, kept: len(path), path: path},
+		{slot: 1, start: n, rows: nodes, parent: parent, kept: len(path), path: along},
 		{slot: 0, rows: m.sequence(3), kept: 2},
 	}, 3, len(parent)+7, true)[0]
 	for i := range parent {
