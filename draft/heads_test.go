@@ -20,8 +20,9 @@ func TestHeadsKeepTheContract(t *testing.T) {
 	for name, c := range map[string]draft.Strategy{
 		"sampled mtp":    &draft.MTP{Sample: true},
 		"sampled eagle3": &draft.Eagle3{Sample: true, Head: "random"},
+		"medusa trees":   &draft.Medusa{Tree: true},
 		"cascade": &draft.Cascade{Stages: []draft.Stage{
-			{Drafter: "medusa", MinExpected: 1}, {Drafter: "dflash", MinExpected: 0.5}, {Drafter: "eagle3"},
+			{Drafter: "medusa", MinExpected: 1, Config: map[string]any{"tree": true}}, {Drafter: "dflash", MinExpected: 0.5}, {Drafter: "eagle3"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { strategytest.Run(t, func() draft.Strategy { return c }) })

@@ -11,19 +11,24 @@ import (
 func init() {
 	Register(Info{
 		Name:    "medusa",
-		Summary: "Medusa heads: one for each place of the draft, all from the target's last hidden state, without caches (Cai et al. 2024, arXiv:2401.10774); the chain of their first choices",
+		Summary: "Medusa heads: one for each place of the draft, all from the target's last hidden state, without caches (Cai et al. 2024, arXiv:2401.10774); the chain of their first choices, or with tree: true a tree of likely ones",
 		New:     func() Strategy { return &Medusa{} },
 	})
 }
 
 // Medusa configures the strategy that drafts with Medusa heads: draft i is the
-// first choice of head i. Drafts are at most as long as there are heads.
+// first choice of head i, and drafts are at most as long as there are heads; or
+// trees.
 type Medusa struct {
 	// Head is the directory of the heads: config.json and model.safetensors
 	// in vLLM's layout, or medusa_lm_head.safetensors. Empty takes those that
 	// come with the model (its folder heads/medusa), "random" makes some of
 	// random weights.
 	Head string `yaml:"head" json:"head"`
+	// Tree drafts trees of k tokens in place of chains: the first choice of
+	// the first head and other likely ones, what may follow them by the next
+	// head, and so forth, of a shape that depends on k alone.
+	Tree bool `yaml:"tree" json:"tree"`
 }
 
 // Validate implements Strategy.
@@ -35,7 +40,11 @@ func (c *Medusa) Provision(env Env) (engine.Drafter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draft medusa: %w", err)
 	}
-	return &medusa{stepper: stepper{name: "medusa", ids: heads.Tokens()}, m: env.Model, heads: heads}, nil
+	d := &medusa{stepper: stepper{name: "medusa", ids: heads.Tokens()}, m: env.Model, heads: heads}
+	if c.Tree {
+		return &medusaBranching{DeviceDrafter: d, heads: d}, nil
+	}
+	return d, nil
 }
 
 // medusa keeps, by cache slot, the target's final hidden state of the last
