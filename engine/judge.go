@@ -32,8 +32,12 @@ func (e *Engine) judge(it *item, logits kernels.Buf) {
 	it.next = it.verdict.Next
 	it.straighten()
 	it.emit = make([]int32, 0, it.verdict.Accepted.Length())
-	for i := range int(it.verdict.Accepted) {
-		it.emit = append(it.emit, it.draft.Tokens[it.row(i+1)-1])
+	if it.path == nil {
+		it.emit = append(it.emit, it.draft.Tokens[:it.verdict.Accepted]...)
+	} else {
+		for _, row := range it.path[1:] {
+			it.emit = append(it.emit, it.draft.Tokens[row-1])
+		}
 	}
 	it.emit = append(it.emit, it.next)
 	decided := it.emit
