@@ -29,7 +29,7 @@ func TestRegistry(t *testing.T) {
 	}
 	_, err := New("oracle")
 	require.ErrorContains(t, err, `unknown drafter "oracle"; known drafters: `)
-	require.ErrorContains(t, err, "mtp, ngram, none")
+	require.ErrorContains(t, err, "mtp, mtp-tree, ngram, none")
 	require.Panics(t, func() { Register(List()[0]) })
 	require.Panics(t, func() { Register(Info{Name: "unfinished"}) })
 }

@@ -167,7 +167,7 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 		o.output[requestID(i)] = ref.tokens
 	}
 	drafters := map[string]engine.Drafter{"oracle": o}
-	for _, name := range []string{"ngram", "mtp", "eagle3", "medusa", "dflash"} {
+	for _, name := range []string{"ngram", "mtp", "mtp-tree", "eagle3", "eagle3-tree", "medusa", "dflash"} {
 		st, err := draft.New(name)
 		if err != nil {
 			return nil, err
