@@ -13,7 +13,7 @@ func init() {
 		Name:    "suffix",
 		Summary: "suffix decoding: the likeliest continuation of the last tokens in prompt, output and the outputs of earlier requests (Oliaro et al. 2024)",
 		New: func() Strategy {
-			return &Suffix{MaxDepth: 24, MaxFactor: 2, MinProb: 0.1, MaxRequests: 10000, MemoryMB: 64}
+			return &Suffix{MaxDepth: 24, MaxFactor: 2, MinProb: 0.1, Branches: 1, MaxRequests: 10000, MemoryMB: 64}
 		},
 		Shared: true,
 	})
@@ -23,7 +23,8 @@ func init() {
 // one tree of substrings per sequence, over prompt and output, and one over the
 // outputs of requests that have ended. A draft is the continuation that was seen
 // most often, of the match with the highest expected number of accepted tokens;
-// it is shorter where the match is short or the continuation uncertain.
+// it is shorter where the match is short or the continuation uncertain. With
+// branches it is a tree of the continuations that were seen most often.
 type Suffix struct {
 	// MaxDepth is the longest substring that is counted, match and
 	// continuation together, in tokens.
@@ -33,6 +34,10 @@ type Suffix struct {
 	// MinProb ends a draft before the first token whose estimated
 	// probability of being accepted is lower.
 	MinProb float64 `yaml:"min_prob" json:"min_prob"`
+	// Branches is the most alternatives that a draft gives for one place;
+	// above 1 it is a tree of the likeliest continuations, and max_factor
+	// bounds its depth.
+	Branches int `yaml:"branches" json:"branches"`
 	// MaxRequests is the number of ended requests that are remembered, the
 	// latest ones; 0 remembers none, and a sequence's drafts then depend on
 	// that sequence alone.
@@ -50,6 +55,8 @@ func (c *Suffix) Validate() error {
 		return fmt.Errorf("max_factor is %v; it must be above 0 and at most 64", c.MaxFactor)
 	case !(c.MinProb >= 0 && c.MinProb <= 1):
 		return fmt.Errorf("min_prob is %v; it must be 0..1", c.MinProb)
+	case c.Branches < 1 || c.Branches > 16:
+		return fmt.Errorf("branches is %d; it must be 1..16", c.Branches)
 	case c.MaxRequests < 0 || c.MaxRequests > 1<<24:
 		return fmt.Errorf("max_requests is %d; it must be 0..%d", c.MaxRequests, 1<<24)
 	case c.MemoryMB < 1 || c.MemoryMB > 1<<16:
@@ -103,12 +110,12 @@ func (d *suffix) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 		for ; s.n < len(tokens); s.n++ {
 			s.tree.Append(&s.text, tokens[s.n])
 		}
-		l := suffixtree.Limits{Tokens: a.K, Factor: d.cfg.MaxFactor, MinProb: d.cfg.MinProb}
+		l := suffixtree.Limits{Tokens: a.K, Factor: d.cfg.MaxFactor, MinProb: d.cfg.MinProb, Branches: d.cfg.Branches}
 		guess := s.tree.Continue(&s.text, l)
 		if past := d.past.Lookup(tokens, l); past.Score > guess.Score {
 			guess = past
 		}
-		a.Draft = engine.Draft{Tokens: append(a.Draft.Tokens[:0], guess.Tokens...), Expect: float32(guess.Score)}
+		a.Draft = engine.Draft{Tokens: append(a.Draft.Tokens[:0], guess.Tokens...), Parents: guess.Parents, Expect: float32(guess.Score)}
 	}
 	return nil
 }

@@ -9,6 +9,8 @@
 // use.
 package suffixtree
 
+import "slices"
+
 // Tree is a trie of substrings of at most Depth tokens, with counts. Its zero
 // value is not usable; see New.
 type Tree struct {
@@ -164,13 +166,16 @@ func (t *Tree) rejudge(parent int32) {
 // Guess is a continuation found in a tree.
 type Guess struct {
 	Tokens []int32
+	// Parents[i] is the index of the token that Tokens[i] follows, or -1; nil
+	// where each follows the one before it.
+	Parents []int32
 	// Match is the number of tokens at the end of the text that were found.
 	Match int
 	// Score is the expected number of Tokens that are right, if what
 	// followed before follows again: the sum of Probs.
 	Score float64
-	// Probs are, by position, the share of the occurrences of the match that
-	// went on with Tokens up to there.
+	// Probs are, by token, the share of the occurrences of the match that went
+	// on with the tokens up to it.
 	Probs []float64
 }
 
@@ -182,6 +187,10 @@ type Limits struct {
 	Factor float64
 	// MinProb ends a guess before the first token of a lower probability.
 	MinProb float64
+	// Branches is the most tokens that may follow one token. Above 1 a guess
+	// is a tree: the Tokens likeliest ones, of which those on a path are
+	// bounded by Factor. At most 1 is a chain.
+	Branches int
 }
 
 // Continue returns the guess with the highest score, over all lengths of match,
@@ -216,8 +225,62 @@ func (t *Tree) Lookup(tokens []int32, l Limits) Guess {
 	return best
 }
 
+// twig is a token that a tree of guesses may go on with.
+type twig struct {
+	node   int32
+	parent int32 // index of the guess before it, or -1
+	depth  int
+	p      float64
+}
+
+// spread takes the likeliest token that follows the match or a token that was
+// taken, again and again; of equals the one that was seen first.
+func (t *Tree) spread(at int32, match int, l Limits) Guess {
+	g := Guess{Match: match, Parents: []int32{}}
+	most := int(l.Factor * float64(match))
+	var open []twig
+	sprout := func(from int32, parent int32, depth int, p float64) {
+		if depth > most {
+			return
+		}
+		first := len(open)
+		for c := t.nodes[from].first; c != none; c = t.nodes[c].next {
+			share := p * float64(t.nodes[c].count) / float64(t.nodes[from].count)
+			if share < l.MinProb {
+				continue
+			}
+			i := first
+			for i < len(open) && t.better(open[i].node, c) {
+				i++
+			}
+			if i-first < l.Branches {
+				open = slices.Insert(open, i, twig{c, parent, depth, share})
+				open = open[:min(len(open), first+l.Branches)]
+			}
+		}
+	}
+	sprout(at, -1, 1, 1)
+	for len(g.Tokens) < l.Tokens && len(open) > 0 {
+		next := 0
+		for i, w := range open {
+			if w.p > open[next].p {
+				next = i
+			}
+		}
+		w := open[next]
+		open = slices.Delete(open, next, next+1)
+		g.Tokens, g.Parents = append(g.Tokens, t.nodes[w.node].token), append(g.Parents, w.parent)
+		g.Probs, g.Score = append(g.Probs, w.p), g.Score+w.p
+		sprout(w.node, int32(len(g.Tokens)-1), w.depth+1, w.p)
+	}
+	return g
+}
+
 // follow goes down the best children.
 func (t *Tree) follow(at int32, match int, l Limits) Guess {
+	if l.Branches > 1 {
+		return t.spread(at, match, l)
+	}
 	g := Guess{Match: match}
 	most := min(l.Tokens, int(l.Factor*float64(match)))
 	p := 1.0

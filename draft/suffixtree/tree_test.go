@@ -117,3 +117,65 @@ func BenchmarkAppend(b *testing.B) {
 		}
 	}
 }
+
+// A tree of guesses has the likeliest tokens after those that it has, and with one
+// branch's room it is the chain.
+func TestSpread(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for range 300 {
+		depth, vocab := 3+r.IntN(6), 2+r.IntN(4)
+		tree := New(depth)
+		var x Text
+		var text []int32
+		for range 5 + r.IntN(60) {
+			text = append(text, int32(r.IntN(vocab)))
+			tree.Append(&x, text[len(text)-1])
+		}
+		l := Limits{Tokens: 1 + r.IntN(9), Factor: 1 + r.Float64(), MinProb: 0.2 * r.Float64(), Branches: 2 + r.IntN(3)}
+		c := counts([][]int32{text}, depth)
+		g := tree.Continue(&x, l)
+		require.Len(t, g.Parents, len(g.Tokens))
+		path := func(i int32) (tokens []int32) {
+			for ; i >= 0; i = g.Parents[i] {
+				tokens = append([]int32{g.Tokens[i]}, tokens...)
+			}
+			return tokens
+		}
+		match := text[len(text)-g.Match:]
+		share := func(tokens []int32) float64 {
+			return float64(c[key(append(slices.Clone(match), tokens...))]) / float64(c[key(match)])
+		}
+		score, least := 0.0, 1.0
+		taken := map[string]bool{}
+		for i := range g.Tokens {
+			require.Less(t, g.Parents[i], int32(i))
+			p := path(int32(i))
+			require.LessOrEqual(t, len(p), int(l.Factor*float64(g.Match)))
+			require.False(t, taken[key(p)], "one token twice after the same ones")
+			taken[key(p)] = true
+			require.InDelta(t, share(p), g.Probs[i], 1e-12)
+			score, least = score+g.Probs[i], min(least, g.Probs[i])
+		}
+		require.InDelta(t, score, g.Score, 1e-12)
+		if len(g.Tokens) < l.Tokens {
+			continue
+		}
+		for i := int32(-1); i < int32(len(g.Tokens)); i++ { // nothing likelier was left out for want of room
+			siblings := 0
+			for _, p := range g.Parents {
+				if p == i {
+					siblings++
+				}
+			}
+			for id := range int32(vocab) {
+				p := append(path(i), id)
+				if siblings < l.Branches && !taken[key(p)] && len(p) <= int(l.Factor*float64(g.Match)) && len(match)+len(p) <= depth {
+					require.LessOrEqual(t, share(p), least+1e-12)
+				}
+			}
+		}
+		one := l
+		one.Branches = 1
+		require.Nil(t, tree.Continue(&x, one).Parents)
+	}
+}
