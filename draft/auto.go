@@ -31,7 +31,7 @@ const (
 	autoTry        = 48   // steps between two looks at a neighbouring length
 	autoSeqDecay   = 0.97 // of a sequence's counts, per verification
 	autoAllDecay   = 0.99 // of everybody's
-	autoPriorSeqs  = 12.   // weight of everybody's rate in a sequence's
+	autoPriorSeqs  = 12.  // weight of everybody's rate in a sequence's
 	autoPriorRate  = 0.5  // rate of a position that was never drafted
 	autoProbeFirst = 16   // steps without drafts before the first probe
 	autoProbeLast  = 256
