@@ -25,18 +25,40 @@ func (f *follower) Verify(v *engine.Verification) (engine.Verdict, error) {
 		return real, nil
 	}
 	left := f.req.Received[at:]
-	most := min(len(left), f.req.StepLength(v.Position, int(real.Accepted)+1)) - 1
-	n := 0
-	for n < len(v.Draft.Tokens) && n < most && v.Draft.Tokens[n] == left[n] {
-		n++
+	if cut(v, &real, left) {
+		return real, nil
 	}
+	most := min(len(left), f.req.StepLength(v.Position, int(real.Accepted)+1)) - 1
+	row, path := 0, []int32(nil)
+	for len(path) < most {
+		i := v.Draft.Child(row, left[len(path)])
+		if i < 0 {
+			break
+		}
+		row, path = i+1, append(path, int32(i))
+	}
+	n := len(path)
 	if n == int(real.Accepted) && left[n] == real.Next {
 		return real, nil
 	}
 	return engine.Verdict{
-		Accepted: engine.Accepted(n), Next: left[n], Kind: real.Kind, Targets: real.Targets,
+		Accepted: engine.Accepted(n), Path: path, Next: left[n], Kind: real.Kind, Targets: real.Targets,
 		Simulation: &engine.Simulation{Spec: "follow", Real: real.Accepted, RealNext: real.Next},
 	}, nil
+}
+
+// cut says that what is left to follow ends within what the rule decides about a
+// tree: the step then is the run's own, and the request ends with it.
+func cut(v *engine.Verification, real *engine.Verdict, left []int32) bool {
+	if v.Draft.Parents == nil || len(left) > int(real.Accepted) || len(real.Path) != int(real.Accepted) {
+		return false
+	}
+	for j, id := range left {
+		if v.Draft.Tokens[real.Path[j]] != id {
+			return false
+		}
+	}
+	return true
 }
 
 // TargetNoise says whether drafts are drawn with the target's own noise, as the

@@ -113,8 +113,8 @@ func (c *Case) again(ctx context.Context, co *course) (*retrace, error) {
 func (t *retrace) compare(run, again *engine.Record) {
 	t.steps++
 	if run.Phase == engine.Decode {
-		t.fixed = t.fixed && again.KExecuted == again.KPlanned
-		if run.KExecuted < run.KPlanned {
+		t.fixed = t.fixed && again.TreeNodes == again.KPlanned
+		if run.TreeNodes < run.KPlanned {
 			if t.narrow++; t.narrowAt == nil {
 				t.narrowAt = run
 			}
