@@ -21,12 +21,18 @@ const (
 	DTypeBF16 DType = iota + 1
 	DTypeF16
 	DTypeF32
+	// DTypeInt4 is 4 bits with scales and zero points by group: see Int4. For
+	// a Matrix that is not embedded from.
+	DTypeInt4
 )
 
-// Size returns the bytes of one element.
+// Size returns the bytes of one element; 0 for DTypeInt4, of which two make one.
 func (d DType) Size() int {
-	if d == DTypeF32 {
+	switch d {
+	case DTypeF32:
 		return 4
+	case DTypeInt4:
+		return 0
 	}
 	return 2
 }
@@ -40,6 +46,8 @@ func (d DType) String() string {
 		return "F16"
 	case DTypeF32:
 		return "F32"
+	case DTypeInt4:
+		return "INT4"
 	}
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
@@ -69,6 +77,7 @@ type Source struct {
 	Rows, Cols int
 	DType      DType
 	Data       io.ReaderAt
+	Int4       *Int4 // of DTypeInt4 alone
 }
 
 // Tensor is a parameter to load: one source, or several stacked along the
@@ -92,6 +101,29 @@ func (t Tensor) Shape() (rows, cols int) {
 	return rows, cols
 }
 
+// Int4 reports whether the parts are of DTypeInt4; Check makes sure that all are or
+// none.
+func (t Tensor) Int4() bool { return t.Parts[0].DType == DTypeInt4 }
+
+func (t Tensor) checkInt4(p Source) error {
+	first := t.Parts[0]
+	switch {
+	case (p.DType == DTypeInt4) != t.Int4():
+		return fmt.Errorf("load %s: part %s is %s, part %s is %s; INT4 stacks with INT4 alone", t.Name, p.Name, p.DType, first.Name, first.DType)
+	case !t.Int4():
+		return nil
+	case t.Use != Matrix:
+		return fmt.Errorf("load %s: part %s is INT4; only a matrix can be", t.Name, p.Name)
+	}
+	if err := p.checkInt4(); err != nil {
+		return fmt.Errorf("load %s: part %s %w", t.Name, p.Name, err)
+	}
+	if p.Int4.Group != first.Int4.Group {
+		return fmt.Errorf("load %s: part %s has groups of %d columns, part %s of %d; stacked parts must agree", t.Name, p.Name, p.Int4.Group, first.Name, first.Int4.Group)
+	}
+	return nil
+}
+
 // Check validates the description; backends call it first in Load.
 func (t Tensor) Check() error {
 	if len(t.Parts) == 0 {
@@ -103,10 +135,13 @@ func (t Tensor) Check() error {
 			return fmt.Errorf("load %s: part %s has shape [%d, %d]; dimensions must be positive", t.Name, p.Name, p.Rows, p.Cols)
 		case p.Cols != t.Parts[0].Cols:
 			return fmt.Errorf("load %s: part %s has %d columns, part %s has %d; stacked parts must agree", t.Name, p.Name, p.Cols, t.Parts[0].Name, t.Parts[0].Cols)
-		case p.DType < DTypeBF16 || p.DType > DTypeF32:
-			return fmt.Errorf("load %s: part %s has an element type that is not BF16, F16 or F32", t.Name, p.Name)
+		case p.DType < DTypeBF16 || p.DType > DTypeInt4:
+			return fmt.Errorf("load %s: part %s has an element type that is not BF16, F16, F32 or INT4", t.Name, p.Name)
 		case p.Data == nil:
 			return fmt.Errorf("load %s: part %s has no data", t.Name, p.Name)
+		}
+		if err := t.checkInt4(p); err != nil {
+			return err
 		}
 	}
 	if t.Paired && (len(t.Parts) != 2 || t.Parts[0].Rows != t.Parts[1].Rows) {

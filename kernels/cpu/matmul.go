@@ -111,6 +111,11 @@ func (o *matmulOp) plan(q *queue) {
 		o.k, o.group = wideK, wideGroup
 		o.block = (rows + blocks - 1) / blocks
 	}
+	wide := 0
+	if o.w.int4 > 0 {
+		o.block = min(rows, wideBlock(o.w.cols))
+		wide = o.block * o.w.cols
+	}
 	o.direct = o.dst.kind == kernels.F32 && o.act == kernels.Identity && o.res.none() && !o.w.paired
 	n := needs{}
 	acc := min(o.block, rows) * o.group * halfRows
@@ -122,7 +127,7 @@ func (o *matmulOp) plan(q *queue) {
 			normed = rows * o.w.cols
 		}
 	}
-	n.worker = scratchBytes([]int{acc, o.dst.cols}, []int{normed})
+	n.worker = scratchBytes([]int{acc, o.dst.cols, wide}, []int{normed})
 	q.require(n)
 }
 
@@ -132,8 +137,14 @@ func (w *worker) matmul(o *matmulOp) bool {
 		return false
 	}
 	acc := w.f32(o.block * o.group * halfRows)
+	if o.w.int4 > 0 {
+		w.wide = w.f32(o.block * o.w.cols)
+	}
 	for r := 0; r < o.dst.rows; r += o.block {
 		n := min(o.block, o.dst.rows-r)
+		if o.w.int4 > 0 {
+			w.widen4(o, x, r, n)
+		}
 		if o.w.paired {
 			w.pairedRows(o, x, r, n, acc)
 		} else {
@@ -227,6 +238,10 @@ func (w *worker) pairedRows(o *matmulOp, x view, r, n int, acc []float32) {
 // tiles multiplies rows [r, r+n) by panel p, or by one half of it, in tiles of
 // rows and blocks of K.
 func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, stride int) {
+	if o.w.int4 > 0 {
+		w.tiles4(o, n, p, half, out, stride)
+		return
+	}
 	set := w.set
 	vecs, most := 4, set.MaxM4
 	panel := o.w.panel(p)
@@ -254,5 +269,5 @@ func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, st
 // read.
 func (w *worker) count(o *matmulOp, rows, cols, halves int) {
 	w.work.MACs += uint64(rows) * uint64(cols) * uint64(o.w.cols)
-	w.work.WeightBytes += uint64(halves*halfRows) * uint64(o.w.cols) * 2
+	w.work.WeightBytes += uint64(halves) * uint64(o.w.halfBytes())
 }

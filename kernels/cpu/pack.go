@@ -88,6 +88,9 @@ type packer struct {
 }
 
 func (pk *packer) panel(p int) error {
+	if pk.w.int4 > 0 {
+		return pk.panel4(p)
+	}
 	k := pk.w.cols
 	dst := unsafe.Slice((*uint32)(pk.w.panel(p)), panelRows*k/2)
 	pk.runs = runs(pk.w, pk.t, p, pk.runs)

@@ -80,6 +80,10 @@ func (q *queue) Embed(dst kernels.Buf, table kernels.Weight, ids kernels.Buf) {
 		q.bad("%s: dst has %d columns, %s has %d", op, o.dst.cols, w.name, w.cols)
 		return
 	}
+	if w.int4 > 0 {
+		q.bad("%s: %s is of 4 bits; embeddings are gathered from BF16 matrices", op, w.name)
+		return
+	}
 	q.pushRows(opEmbed, o, o.dst.rows < 2)
 }
 

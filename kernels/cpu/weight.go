@@ -24,6 +24,11 @@ type weight struct {
 	// Matrix: panels [panels][K/2][4][16][2].
 	panels int
 	packed unsafe.Pointer
+	// int4 is the columns of a group of a Matrix of 4 bits, else 0. Its halves
+	// of 32 outputs lie one after another at packed, and their scales and zero
+	// points at meta.
+	int4 int
+	meta unsafe.Pointer
 	// Vector, Table, Taps: rows of FP32; centered is 1 + x of a Vector.
 	values, centered []float32
 	// Taps, packed again for the heads of a Delta layer.
@@ -33,6 +38,19 @@ type weight struct {
 // panel returns the start of panel p.
 func (w *weight) panel(p int) unsafe.Pointer {
 	return unsafe.Add(w.packed, p*panelRows*w.cols*2)
+}
+
+// half4 returns the data and meta of half u of a Matrix of 4 bits.
+func (w *weight) half4(u int) (data, meta *byte) {
+	return (*byte)(unsafe.Add(w.packed, u*halfRows*w.cols/2)), (*byte)(unsafe.Add(w.meta, u*w.cols/w.int4*vec.Int4Meta))
+}
+
+// halfBytes is what a product reads of a half of 32 outputs.
+func (w *weight) halfBytes() int {
+	if w.int4 > 0 {
+		return halfRows*w.cols/2 + w.cols/w.int4*vec.Int4Meta
+	}
+	return halfRows * w.cols * 2
 }
 
 // place returns where logical row r lies: its panel and its lane within it.
@@ -85,10 +103,16 @@ func (b *Backend) loadMatrix(w *weight, t kernels.Tensor) (err error) {
 	if w.paired {
 		w.panels = (w.rows/2 + halfRows - 1) / halfRows
 	}
-	if w.mem, err = b.mem.alloc(kernels.Weights, w.panels*panelRows*w.cols*2); err != nil {
+	if t.Int4() {
+		w.int4 = t.Parts[0].Int4.Group
+	}
+	if w.mem, err = b.mem.alloc(kernels.Weights, 2*w.panels*w.halfBytes()); err != nil {
 		return fmt.Errorf("load %s: %w", t.Name, err)
 	}
 	w.packed = w.mem.ptr()
+	if w.int4 > 0 {
+		w.meta = unsafe.Add(w.packed, 2*w.panels*halfRows*w.cols/2)
+	}
 	return packPanels(w, t, len(b.pool.workers), b.set)
 }
 

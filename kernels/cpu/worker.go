@@ -19,7 +19,8 @@ type worker struct {
 
 	tmp    []byte // scratch, handed out from the front by take
 	taken  int
-	shared []byte // scratch that all workers see
+	shared []byte    // scratch that all workers see
+	wide   []float32 // rows of a product with a matrix of 4 bits, in tmp
 	work   kernels.Counters
 	seen   []uint64           // per slot: the last check of spans that met it
 	check  uint64             // number of the current one

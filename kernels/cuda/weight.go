@@ -20,7 +20,8 @@ type weight struct {
 }
 
 // Load copies a parameter to the device, stacked as in the file; a Matrix
-// becomes BF16 (rounded once if the file has another type), the rest FP32. The
+// becomes BF16 (rounded once if the file has another type), the rest FP32. 4-bit
+// weights are an error (kernels.ErrNoInt4). The
 // error names the tensor and its part.
 func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	if err := be.usable("load " + t.Name); err != nil {
@@ -28,6 +29,9 @@ func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	}
 	if err := t.Check(); err != nil {
 		return kernels.Weight{}, err
+	}
+	if t.Int4() {
+		return kernels.Weight{}, fmt.Errorf("load %s: %w", t.Name, kernels.ErrNoInt4)
 	}
 	w := &weight{name: t.Name, use: t.Use, paired: t.Paired}
 	w.rows, w.cols = t.Shape()

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
 		{"Norm", testNorm},
 		{"MatMul", testMatMul},
 		{"DenseRows", testDenseRows},
+		{"Int4", testInt4},
 		{"Stats", testStats},
 		{"Tables", testTables},
 		{"Attend", testAttend},

@@ -94,9 +94,20 @@ func rows(p kernels.Source, from, to int) kernels.Source {
 	if from == 0 && to == p.Rows {
 		return p
 	}
-	line := int64(p.Cols) * int64(p.DType.Size())
+	cut := func(src io.ReaderAt, line int) io.ReaderAt {
+		if src == nil {
+			return nil
+		}
+		return io.NewSectionReader(src, int64(from)*int64(line), int64(to-from)*int64(line))
+	}
+	line := p.Cols * p.DType.Size()
+	if p.DType == kernels.DTypeInt4 {
+		q, groups := *p.Int4, p.Cols/p.Int4.Group
+		q.Scales, q.Zeros = cut(q.Scales, 2*groups), cut(q.Zeros, groups)
+		p.Int4, line = &q, p.Cols/2
+	}
 	p.Name = fmt.Sprintf("%s[%d:%d]", p.Name, from, to)
-	p.Data = io.NewSectionReader(p.Data, int64(from)*line, int64(to-from)*line)
+	p.Data = cut(p.Data, line)
 	p.Rows = to - from
 	return p
 }

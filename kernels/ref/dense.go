@@ -14,6 +14,9 @@ func (r *recorder) Embed(dst kernels.Buf, table kernels.Weight, ids kernels.Buf)
 	r.add("embed", func() (func() error, error) {
 		o := operands{be: r.be}
 		w := o.weight(table, kernels.Matrix, "table")
+		if o.err == nil && w.int4 {
+			o.fail("%s is of 4 bits; embeddings are gathered from BF16 matrices", w.name)
+		}
 		if o.err != nil {
 			return nil, o.err
 		}

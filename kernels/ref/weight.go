@@ -20,6 +20,7 @@ type weight struct {
 	use        kernels.Use
 	rows, cols int
 	paired     bool
+	int4       bool // its file has 4 bits
 	t          *tensor.Dense
 	data       []float64       // t's elements
 	panels     []*tensor.Dense // of a Matrix: views of panelRows rows of t
@@ -37,12 +38,16 @@ func readWeight(t kernels.Tensor) (*weight, error) {
 	data := make([]float64, 0, rows*cols)
 	for _, p := range t.Parts {
 		var err error
-		if data, err = appendSource(data, p); err != nil {
+		read := appendSource
+		if p.DType == kernels.DTypeInt4 {
+			read = appendInt4
+		}
+		if data, err = read(data, p); err != nil {
 			return nil, fmt.Errorf("load %s: %w", t.Name, err)
 		}
 	}
 	w := &weight{
-		name: t.Name, use: t.Use, rows: rows, cols: cols, paired: t.Paired,
+		name: t.Name, use: t.Use, rows: rows, cols: cols, paired: t.Paired, int4: t.Int4(),
 		t: tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(data)), data: data,
 	}
 	if t.Use == kernels.Matrix {
@@ -65,6 +70,22 @@ func appendSource(data []float64, p kernels.Source) ([]float64, error) {
 		}
 		for i := range p.Cols {
 			data = append(data, element(p.DType, raw[i*size:]))
+		}
+	}
+	return data, nil
+}
+
+// appendInt4 reads a part of 4 bits; what they stand for is exact.
+func appendInt4(data []float64, p kernels.Source) ([]float64, error) {
+	row := make([]float32, p.Cols)
+	for r := range p.Rows {
+		q, err := p.ReadInt4(r, 1)
+		if err != nil {
+			return nil, fmt.Errorf("part %s: %w", p.Name, err)
+		}
+		q.Dequantize(row, 0)
+		for _, v := range row {
+			data = append(data, float64(v))
 		}
 	}
 	return data, nil

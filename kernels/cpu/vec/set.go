@@ -39,6 +39,14 @@ type Set struct {
 	// they are not.
 	Stream func(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool)
 
+	// Int4 computes out[r*outStride+n] = sum over K of x[r*xStride+k] * w[n][k]
+	// for r < m and n < Int4Outputs, with 4-bit weights w = scale*(q - zero) as
+	// laid out in data and meta (see Int4Meta) and x float32 numbers that BF16
+	// holds: the chain of Gemm, whose products are exact here too. k is a
+	// multiple of group, which is 32, 64 or 128. Some 4 KiB past data may be
+	// prefetched.
+	Int4 func(out *float32, outStride int, data, meta *byte, x *float32, xStride, m, k, group int)
+
 	// ToBF16 rounds to nearest even, subnormals to signed zero, NaN quiet.
 	ToBF16 func(dst []uint16, src []float32)
 	// FromBF16 widens.

@@ -57,6 +57,7 @@ func generate() (map[string][]byte, error) {
 		"gemm_dot_amd64.s":    gemmFile("Dot", shapes512(), (*asm).gemmDot),
 		"gemm_fma_amd64.s":    gemmFile("FMA", shapesFMA(), (*asm).gemmFMA),
 		"gemm_avx2_amd64.s":   gemmFile("AVX2", shapesAVX2(), (*asm).gemmAVX2),
+		"int4_amd64.s":        int4File(),
 		"peak_amd64.s":        peakFile(),
 		"elem_avx512_amd64.s": opFile(avx512),
 		"elem_avx2_amd64.s":   opFile(avx2),
@@ -66,6 +67,9 @@ func generate() (map[string][]byte, error) {
 		return nil, err
 	}
 	files["gemm_stubs_amd64.go"] = stubs
+	if files["int4_stubs_amd64.go"], err = int4Stubs(); err != nil {
+		return nil, err
+	}
 	if files["elem_stubs_amd64.go"], err = opStubs(); err != nil {
 		return nil, err
 	}
