@@ -41,10 +41,14 @@ func (pk *packer) panel4(p int) error {
 // 4 bits keeps in the second-level cache.
 func wideBlock(cols int) int { return max(8, wideBytes/4/cols) }
 
+// wideStride is the elements from row to row of them, which spreads the rows over the
+// sets of the first-level cache.
+func wideStride(cols int) int { return cols + lineBytes/4 }
+
 // widen4 widens rows [r, r+n) of x into w.wide, as the products of 4 bits take them.
 func (w *worker) widen4(o *matmulOp, x view, r, n int) {
 	for i := range n {
-		w.set.FromBF16(w.wide[i*o.w.cols:(i+1)*o.w.cols], x.u16(r+i))
+		w.set.FromBF16(w.wide[i*wideStride(o.w.cols):][:o.w.cols], x.u16(r+i))
 	}
 }
 
@@ -56,6 +60,6 @@ func (w *worker) tiles4(o *matmulOp, n, p, half int, out []float32, stride int) 
 	}
 	for u := first; u < last; u++ {
 		data, meta := o.w.half4(u)
-		w.set.Int4(&out[(u-first)*halfRows], stride, data, meta, &w.wide[0], o.w.cols, n, o.w.cols, o.w.int4)
+		w.set.Int4(&out[(u-first)*halfRows], stride, data, meta, &w.wide[0], wideStride(o.w.cols), n, o.w.cols, o.w.int4)
 	}
 }

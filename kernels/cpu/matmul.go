@@ -114,7 +114,7 @@ func (o *matmulOp) plan(q *queue) {
 	wide := 0
 	if o.w.int4 > 0 {
 		o.block = min(rows, wideBlock(o.w.cols))
-		wide = o.block * o.w.cols
+		wide = o.block * wideStride(o.w.cols)
 	}
 	o.direct = o.dst.kind == kernels.F32 && o.act == kernels.Identity && o.res.none() && !o.w.paired
 	n := needs{}
@@ -138,7 +138,7 @@ func (w *worker) matmul(o *matmulOp) bool {
 	}
 	acc := w.f32(o.block * o.group * halfRows)
 	if o.w.int4 > 0 {
-		w.wide = w.f32(o.block * o.w.cols)
+		w.wide = w.f32(o.block * wideStride(o.w.cols))
 	}
 	for r := 0; r < o.dst.rows; r += o.block {
 		n := min(o.block, o.dst.rows-r)
