@@ -17,6 +17,10 @@ func init() {
 // MTP configures the strategy that drafts with the model's multi-token
 // prediction module. The number of drafts is the request's.
 type MTP struct {
+	// Head is the directory of a module that takes the place of the model's
+	// own, such as one of 4 bits that exacta quantize made. Empty takes the
+	// model's.
+	Head string `yaml:"head" json:"head"`
 	// Sample draws the drafts of requests with a temperature from the
 	// module's own distribution, processed as the request asks, instead of
 	// taking its argmax. The rejection and block rules then know the true
@@ -29,14 +33,14 @@ type MTP struct {
 func (*MTP) Validate() error { return nil }
 
 // Provision implements Strategy. The model must have been loaded with its MTP
-// module.
+// module, unless Head names one.
 func (c *MTP) Provision(env Env) (engine.Drafter, error) {
-	if _, ok := env.Model.MTPLayer(); !ok {
-		return nil, fmt.Errorf("draft mtp: model %s has no MTP module (mtp.* tensors); use another strategy", env.Model.Name)
+	head, err := env.Model.LoadMTP(c.Head)
+	if err != nil {
+		return nil, fmt.Errorf("draft mtp: %w", err)
 	}
-	layer, _ := env.Model.MTPLayer()
-	return newChain("mtp", nil, chained{
-		m: env.Model, layer: layer,
-		open: func(rows, spans int) (network, error) { return env.Model.MTP(rows, spans) },
+	return newChain("mtp", head.Tokens(), chained{
+		m: env.Model, layer: head.Layer(),
+		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
 	}, env, c.Sample), nil
 }

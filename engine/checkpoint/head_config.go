@@ -15,6 +15,7 @@ const (
 	HeadEagle3 HeadKind = "eagle3" // Li et al. 2025, arXiv:2503.01840
 	HeadMedusa HeadKind = "medusa" // Cai et al. 2024, arXiv:2401.10774
 	HeadDFlash HeadKind = "dflash" // block-parallel, causal inside the block
+	HeadMTP    HeadKind = "mtp"    // a model's own multi-token-prediction module, by the names of the model's file
 )
 
 // HeadConfig is what the config.json of a draft head says, checked. Both
@@ -24,8 +25,9 @@ const (
 type HeadConfig struct {
 	Kind HeadKind
 	// Layer is the geometry of the head's decoder layers, of family Llama
-	// (eagle3) or Qwen3 (dflash); of a Medusa head only HiddenSize and
-	// VocabSize are set. VocabSize is the target's.
+	// (eagle3) or Qwen3 (dflash); of a Medusa or MTP head only HiddenSize
+	// and VocabSize are set: the layer of an MTP head is as the model's config.json
+	// says. VocabSize is the target's.
 	Layer Config
 	// DraftVocab is the number of tokens that the head's own LM head knows.
 	DraftVocab int
@@ -57,6 +59,7 @@ var headArchitectures = map[string]HeadKind{
 	"LlamaForCausalLMEagle3": HeadEagle3, "Eagle3LlamaForCausalLM": HeadEagle3, "Eagle3Speculator": HeadEagle3, "Eagle3DraftModel": HeadEagle3,
 	"MedusaModel":      HeadMedusa,
 	"DFlashDraftModel": HeadDFlash,
+	"MTPDraftModel":    HeadMTP,
 }
 
 // ParseHeadConfig reads the text of a head's config.json. Errors are of type
@@ -69,8 +72,12 @@ func ParseHeadConfig(text []byte) (HeadConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.Kind == HeadMedusa {
+	switch c.Kind {
+	case HeadMedusa:
 		c.parseMedusa(top)
+		return c, err
+	case HeadMTP:
+		c.parseMTP(top)
 		return c, err
 	}
 	body := top
@@ -106,7 +113,7 @@ func headKind(f *fields) HeadKind {
 	if kind == "" {
 		kind, of = f.text("model_type", ""), "model_type"
 	}
-	known := []HeadKind{HeadEagle3, HeadMedusa, HeadDFlash}
+	known := []HeadKind{HeadEagle3, HeadMedusa, HeadDFlash, HeadMTP}
 	if !slices.Contains(known, HeadKind(kind)) {
 		var archs []string
 		for a := range headArchitectures {
@@ -191,6 +198,12 @@ func (c *HeadConfig) parseMedusa(f *fields) {
 	if f.boolean("original_lm_head", false) {
 		f.fail("original_lm_head", "true", "each head must have an LM head of its own (lm_heads.N.weight)")
 	}
+}
+
+func (c *HeadConfig) parseMTP(f *fields) {
+	c.Layer.HiddenSize = f.integer("hidden_size", 1, maxWidth)
+	c.Layer.VocabSize = f.integer("vocab_size", 1, maxVocab)
+	c.widths(f, f)
 }
 
 func (c *HeadConfig) parseDFlash(top *fields) {

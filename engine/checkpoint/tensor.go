@@ -106,3 +106,11 @@ func (t Tensor) Discard() error {
 	}
 	return nil
 }
+
+// Float32s widens raw little-endian elements of type BF16, F16 or F32.
+func Float32s(d DType, raw []byte) ([]float32, error) {
+	if d.IsFloat() && len(raw)%d.Size() != 0 {
+		return nil, fmt.Errorf("%d bytes are no whole number of %s elements", len(raw), d)
+	}
+	return Tensor{Name: "values", DType: d, data: raw}.Float32s()
+}

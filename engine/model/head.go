@@ -135,14 +135,25 @@ func (h headFiles) Matrix(name string, rows, cols int) (kernels.Source, error) {
 	if err != nil {
 		return kernels.Source{}, err
 	}
+	if t.DType == checkpoint.U8 {
+		return h.int4Of(t, name, rows, cols)
+	}
 	return sourceOf(h.Name(), t, name, rows, cols)
 }
 
 // Done implements Source.
 func (h headFiles) Done(name string) error {
-	t, err := h.file.Tensor(name)
-	if err != nil {
-		return err
+	for _, n := range []string{name, name + ScaleSuffix, name + ZeroSuffix} {
+		if n != name && !h.file.Has(n) {
+			continue
+		}
+		t, err := h.file.Tensor(n)
+		if err == nil {
+			err = t.Discard()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return t.Discard()
+	return nil
 }

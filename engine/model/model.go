@@ -76,6 +76,7 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	}
 	if o.MTP && HasMTP(src) {
 		m.mtp = l.loadMTP(t, m.rope)
+		m.mtp.head, m.mtp.vocab = m.head, c.VocabSize
 	}
 	if l.err != nil {
 		return nil, fmt.Errorf("load model: %w", l.err)

@@ -14,6 +14,10 @@ type mtpWeights struct {
 	embedNorm, hiddenNorm, norm kernels.Norm
 	fc                          kernels.Weight
 	block                       *block
+
+	head  kernels.Weight
+	vocab int     // rows of head
+	ids   []int32 // their tokens; nil: row i is token i
 }
 
 // HasMTP reports whether a source has an MTP module.
@@ -57,10 +61,14 @@ func (m *Model) MTP(rows, spans int) (*MTP, error) {
 	if m.mtp == nil {
 		return nil, nil
 	}
+	return m.newMTP(m.mtp, rows, spans)
+}
+
+func (m *Model) newMTP(w *mtpWeights, rows, spans int) (*MTP, error) {
 	c := m.Config
-	t := &MTP{m: m, w: m.mtp, Hidden: c.HiddenSize, Vocab: c.VocabSize}
+	t := &MTP{m: m, w: w, Hidden: c.HiddenSize, Vocab: w.vocab}
 	var err error
-	if t.s, err = newScratch(m.be, rows, c.HiddenSize, c.IntermediateSize, []*block{m.mtp.block}); err != nil {
+	if t.s, err = newScratch(m.be, rows, c.HiddenSize, c.IntermediateSize, []*block{w.block}); err != nil {
 		return nil, err
 	}
 	for _, a := range []struct {
@@ -70,7 +78,7 @@ func (m *Model) MTP(rows, spans int) (*MTP, error) {
 	}{
 		{&t.both, kernels.BF16, rows, 2 * c.HiddenSize},
 		{&t.hidden, kernels.BF16, rows, c.HiddenSize},
-		{&t.logits, kernels.F32, spans, c.VocabSize},
+		{&t.logits, kernels.F32, spans, w.vocab},
 	} {
 		if *a.dst, err = m.be.Alloc(kernels.Activations, a.kind, a.rows, a.cols); err != nil {
 			return nil, err
@@ -112,7 +120,7 @@ func (t *MTP) Features(_ kernels.Queue, hidden, _ kernels.Buf) kernels.Buf { ret
 // StepParams returns the parameters that one draft reads: fc, block and head.
 func (t *MTP) StepParams() int64 {
 	c := t.m.Config
-	return 2*int64(c.HiddenSize)*int64(c.HiddenSize) + t.w.block.params(c.HiddenSize, c.IntermediateSize) + int64(c.VocabSize)*int64(c.HiddenSize)
+	return 2*int64(c.HiddenSize)*int64(c.HiddenSize) + t.w.block.params(c.HiddenSize, c.IntermediateSize) + int64(t.w.vocab)*int64(c.HiddenSize)
 }
 
 // Forward records the module over the rows of b, whose tokens are the tokens
@@ -134,6 +142,6 @@ func (t *MTP) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden
 // Logits records the LM head over rows of hidden and returns F32 [rows, Vocab].
 func (t *MTP) Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf {
 	logits := t.logits.Top(int(hidden.Rows))
-	q.MatMul(logits, t.m.head, hidden, kernels.Linear{})
+	q.MatMul(logits, t.w.head, hidden, kernels.Linear{})
 	return logits
 }

@@ -25,6 +25,12 @@ func (r Random) OpenHead(name string) (HeadSource, error) {
 		family, layers = checkpoint.Qwen3, 2
 		c.DraftVocab, c.Block, c.Mask = t.VocabSize, 9, int32(t.VocabSize-1)
 	}
+	if c.Kind == checkpoint.HeadMTP {
+		c.Layer, c.DraftVocab = t, t.VocabSize
+		h := randomHead{Random: r, c: c}
+		h.ShapeName, h.Seed = r.ShapeName+"/"+name, r.Seed+1
+		return h, nil
+	}
 	c.Layer = dense(family, string(family), t.HiddenSize, t.IntermediateSize, layers, t.NumHeads, t.NumKVHeads, t.HeadDim, t.VocabSize, 1e4, t.RMSEps)
 	h := randomHead{Random: r, c: c}
 	h.Shape, h.ShapeName, h.Seed = c.Layer, r.ShapeName+"/"+name, r.Seed+1
