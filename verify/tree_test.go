@@ -33,6 +33,7 @@ const (
 	withReplacement                   // each drawn from q, as in SpecInfer
 	withoutReplacement                // each drawn from q without those before it, as in EAGLE
 	pretended                         // as that, but the rule is told q: wrong
+	likeliest                         // the likeliest tokens, as dynamic trees have them
 )
 
 // sibling returns the distribution that draft i of d is drawn from, unnormalised,
@@ -42,6 +43,15 @@ func sibling(d *engine.Draft, i int, q []float32, how drawing) (drawn, told []fl
 		return q, q
 	}
 	drawn = slices.Clone(q)
+	if how == likeliest {
+		for j := d.First(d.Parent(i) + 1); j >= 0 && j < i; j = d.Sibling(j) {
+			drawn[d.Tokens[j]] = 0
+		}
+		top := slices.Index(drawn, slices.Max(drawn))
+		clear(drawn)
+		drawn[top] = 1
+		return drawn, drawn
+	}
 	for j := d.First(d.Parent(i) + 1); j >= 0 && j < i; j = d.Sibling(j) {
 		drawn[d.Tokens[j]] = 0
 	}
@@ -77,7 +87,7 @@ func treeVariation(t *testing.T, r noisy, c enumerated, shape []int32, how drawi
 		i := len(d.Tokens)
 		if i == len(shape) {
 			full := engine.Draft{Tokens: slices.Clone(d.Tokens), Parents: shape}
-			if how != certain {
+			if how != certain && how != likeliest {
 				full.Probs = slices.Clone(d.Probs)
 			}
 			v := target.verification(s, prompt, full)
@@ -125,6 +135,8 @@ func TestTreesEnumerated(t *testing.T) {
 		{"single", withReplacement, enumerated{vocab: 4, depth: 3, params: uniform, noise: 1, scale: 1}},
 		{"untidy", withReplacement, enumerated{vocab: 3, depth: 3, params: uniform, noise: 1, scale: 1}},
 		{"comb", certain, enumerated{vocab: 3, depth: 3, params: penal, noise: 1, scale: 1}},
+		{"comb", likeliest, enumerated{vocab: 8, depth: 3, params: uniform, noise: 1, scale: 1}},
+		{"untidy", likeliest, enumerated{vocab: 8, depth: 3, params: penal, noise: 1, scale: 1}},
 	}
 	for i, c := range trials {
 		t.Run(fmt.Sprintf("%s %d", c.shape, c.how), func(t *testing.T) {

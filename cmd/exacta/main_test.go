@@ -146,7 +146,7 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		require.Contains(t, fine(t, "completion", shell), "exacta")
 	}
-	require.Contains(t, fine(t, "__complete", "generate", "--draft", ""), "mtp\nngram\nnone\n")
+	require.Contains(t, fine(t, "__complete", "generate", "--draft", ""), "mtp\nmtp-tree\nngram\nnone\n")
 	require.Contains(t, fine(t, "__complete", "generate", "--rule", ""), "coupled\ngreedy\nrejection\n")
 	require.Contains(t, fine(t, "__complete", "score", "--model", ""), "embedded\nrandom:")
 	require.Contains(t, fine(t, "__complete", "score", "--backend", ""), "cpu\nref\ncuda\n")
