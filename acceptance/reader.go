@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -47,10 +49,22 @@ func Open(dir string) (*Reader, error) {
 			r.meta = meta
 		} else if meta.Run != r.meta.Run {
 			return nil, fmt.Errorf("records: %s is of run %q, %s of run %q; a directory holds one run", name, meta.Run, r.names[0], r.meta.Run)
+		} else if !maps.Equal(meta.Provenance, r.meta.Provenance) {
+			return nil, fmt.Errorf("records: %s is of another run than %s: %s", name, r.names[0], differing(meta.Provenance, r.meta.Provenance))
 		}
 		r.names = append(r.names, name)
 	}
 	return r, nil
+}
+
+// differing names the first key of the provenance that two segments do not agree on.
+func differing(a, b map[string]string) string {
+	for _, k := range slices.Concat(slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))) {
+		if a[k] != b[k] {
+			return fmt.Sprintf("%s is %q, there %q", k, a[k], b[k])
+		}
+	}
+	return "their provenance differs"
 }
 
 // Meta returns the run's id and provenance.

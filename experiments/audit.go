@@ -107,9 +107,15 @@ func openCase(dir string) (c *audit.Case, closeCase func() error, err error) {
 		return nil, nil, err
 	}
 	c = &audit.Case{Run: reader.Meta().Run, Records: reader.All}
-	if c.Claims, c.CutShort, err = claims(filepath.Join(dir, "summary.json")); err != nil {
+	sum, err := readSummary(filepath.Join(dir, "summary.json"))
+	if err != nil {
 		return nil, nil, err
 	}
+	c.Claims, c.CutShort = claims(sum)
+	if c.Disagree, err = disagree(dir, cfg, prompts, sum, reader.Meta()); err != nil {
+		return nil, nil, err
+	}
+	c.Uncached = !cfg.Engine.PrefixCache
 	s, err := open(cfg, prompts)
 	if err != nil {
 		return nil, nil, err
@@ -187,7 +193,7 @@ func (s *session) ask(to map[string]*audit.Request, p Point, name string) {
 		q := s.request(p, i, name+"/"+prompt.ID)
 		to[q.ID] = &audit.Request{
 			ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: q.Params, Strategy: strconv.Itoa(p.Strategy), Drafter: p.Drafter, K: p.K,
-			Rule: p.Rule, Simulation: p.Simulation, Stop: q.Stop, IgnoreStop: q.IgnoreStop,
+			Rule: p.Rule, Full: p.Length == "", Simulation: p.Simulation, Stop: q.Stop, IgnoreStop: q.IgnoreStop,
 		}
 	}
 }
@@ -223,30 +229,6 @@ func receive(name string, c *audit.Case) error {
 		}
 		r.Received, r.Finish, r.Ended = o.IDs, o.Finish, true
 	}
-}
-
-// claims reads what a run reports of itself, by point. cut says that the run did
-// not come to its end: it was interrupted or killed, and its last requests may be
-// incomplete.
-func claims(name string) (out map[string]audit.Claim, cut bool, err error) {
-	text, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, true, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("run directory: %w", err)
-	}
-	var sum Summary
-	if err := json.Unmarshal(text, &sum); err != nil {
-		return nil, false, fmt.Errorf("%s: %w", name, err)
-	}
-	out = map[string]audit.Claim{}
-	for _, r := range sum.Runs {
-		out[r.Point.String()] = audit.Claim{
-			Tokens: int64(r.Tokens), AcceptLength: r.AcceptLength, AcceptanceByPosition: r.AcceptanceByPosition, Simulated: r.Simulated, Exact: r.Exact,
-		}
-	}
-	return out, sum.Interrupted, nil
 }
 
 // incomparable says why bits of two machines can't be compared, or "".

@@ -53,6 +53,8 @@ type PointResult struct {
 	// and round.
 	TokS         float64 `json:"tok_s"`
 	RatioToPlain float64 `json:"ratio_to_plain"`
+	// Seconds are the wall times that TokS is of, by round.
+	Seconds []float64 `json:"seconds"`
 	// DecodeTokS and DecodeRatio are the same over steps without prefill.
 	DecodeTokS  float64 `json:"decode_tok_s"`
 	DecodeRatio float64 `json:"decode_ratio"`

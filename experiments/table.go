@@ -17,7 +17,7 @@ func (r *runner) table() []PointResult {
 		sum := st.stats.Summary()
 		res := PointResult{
 			Point: p, Tokens: int(sum.Emitted), AcceptLength: sum.AcceptLength, AcceptanceByPosition: sum.AcceptanceByPosition,
-			DraftShare: sum.DraftShare, Simulated: sum.Simulated, StepMs: sum.DecodeStepMs, Preemptions: int(sum.Preemptions),
+			Seconds: st.seconds, DraftShare: sum.DraftShare, Simulated: sum.Simulated, StepMs: sum.DecodeStepMs, Preemptions: int(sum.Preemptions),
 		}
 		res.Repeated4Grams, res.FreshAcceptLength = st.fresh.RepeatedShare(), st.fresh.AcceptLength()
 		var speed, ratio, decode, fresh []float64

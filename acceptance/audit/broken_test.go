@@ -106,6 +106,13 @@ func TestCountsSees(t *testing.T) {
 			q.AcceptLength *= 1.08
 			c.Claims[""] = q
 		}, []string{"figures that the run reports are those of its records"}},
+		{"a cache that nobody asked for", func(c *running) { c.Uncached = true; c.records[0].Cached = 5 }, []string{"positions advance by what was committed", "prompts are read whole where no prefix cache was asked for"}},
+		{"a step left out", func(c *running) { c.records[len(c.records)-1].Step++ }, []string{"steps are numbered without a gap"}},
+		{"narrower than asked", func(c *running) {
+			for _, q := range c.Requests {
+				q.K, q.Full = 4, true
+			}
+		}, []string{"a step plans the k that was asked for"}},
 		{"a true claim", func(c *running) { c.Claims = map[string]audit.Claim{"": claimOf(c.records)} }, []string{}},
 		{"hidden simulation", func(c *running) {
 			r := c.decodes(t, any_)
@@ -243,10 +250,10 @@ func TestWorkSees(t *testing.T) {
 		}, []string{"each pass read every weight matrix at least once"}},
 		{"drafting", func(c *running, r *engine.Record) { all(c, r, func(r *engine.Record) { r.DraftWork.MACs /= 2 }) }, []string{"drafting executed what its drafts need"}},
 		{"one record differs", func(_ *running, r *engine.Record) { r.VerifyNs-- }, []string{"work and durations are the same in all records of a step"}},
-		{"no draft time", func(c *running, r *engine.Record) { all(c, r, func(r *engine.Record) { r.DraftNs = 0 }) }, []string{"drafting and verification took time, together no more than the step"}},
+		{"no draft time", func(c *running, r *engine.Record) { all(c, r, func(r *engine.Record) { r.DraftNs = 0 }) }, []string{"drafting and verification took time, together no more than the step", "no drafting is faster than this machine drafts"}},
 		{"faster than memory", func(c *running, r *engine.Record) { all(c, r, func(r *engine.Record) { r.VerifyNs = 1000 }) }, []string{"no pass is faster than reading its weights allows"}},
 		{"commits more than it computed", func(_ *running, r *engine.Record) { r.Accepted = engine.Accepted(r.Rows) }, []string{"emitted tokens are those that the step computed", "no more tokens were committed than rows computed"}},
-		{"placeholder", func(_ *running, r *engine.Record) { r.EmittedIDs[0] = 100 }, []string{"emitted tokens are those that the step computed"}},
+		{"placeholder", func(_ *running, r *engine.Record) { r.EmittedIDs[0] = 100 }, []string{"all rows of a step, rejected ones too, are those of the request alone", "emitted tokens are those that the step computed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := base.copied()

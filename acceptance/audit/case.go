@@ -32,6 +32,12 @@ type Case struct {
 	NoLab string
 	// Replay chooses what the audits replay.
 	Replay Replay
+	// Disagree says what of the run's other files does not go with its records,
+	// each in a sentence.
+	Disagree []string
+	// Uncached says that no prefix cache was asked for: every prompt is read
+	// whole.
+	Uncached bool
 	// Elsewhere says that the run was recorded on another machine: its times
 	// are then not held against this one.
 	Elsewhere bool
@@ -78,6 +84,9 @@ type Request struct {
 	Drafter  string
 	K        int
 	Rule     string
+	// Full says that every step is to have K drafts, as far as the output has
+	// room for them: no policy gives fewer.
+	Full bool
 	// Simulation is what a simulation was asked for; "" for real acceptance.
 	Simulation string
 	Stop       []int32
@@ -125,6 +134,8 @@ type Claim struct {
 	AcceptanceByPosition []float64
 	Simulated            bool
 	Exact                *bool
+	// Speeds are nil where none were reported.
+	Speeds *Speeds
 }
 
 // Lab runs requests on the honest engine: the same model, backend and

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/verify"
 )
 
 // checkClaims is about what the run reports of itself.
@@ -43,6 +44,13 @@ func (a *countsAudit) tally(r *engine.Record) {
 			a.claims[point] = t
 		}
 		t.add(r)
+		if a.c.Claims[point].Speeds == nil {
+			continue
+		}
+		if a.paces[point] == nil {
+			a.paces[point] = &pace{}
+		}
+		a.paces[point].add(r)
 	}
 }
 
@@ -65,6 +73,7 @@ func (t *tally) add(r *engine.Record) {
 
 // claimed compares the claims with the tallies.
 func (a *countsAudit) claimed() {
+	a.promises()
 	for _, point := range sortedKeys(a.c.Claims) {
 		claim, t := a.c.Claims[point], a.claims[point]
 		k := a.b.check(checkClaims)
@@ -75,6 +84,32 @@ func (a *countsAudit) claimed() {
 		}
 		if why := t.against(claim); !k.holds(why == "") {
 			k.blame(nil, "%s: %s", point, why)
+		}
+	}
+}
+
+// promises looks for points that nothing is reported of, and for a claim to be
+// exact where none can be made: where the rule keeps a distribution only, and
+// anywhere in a run that simulates.
+func (a *countsAudit) promises() {
+	k := a.b.check(checkClaims)
+	told, forced := false, false
+	for _, c := range a.c.Claims {
+		told, forced = told || c.Speeds != nil, forced || c.Simulated
+	}
+	for _, id := range sortedKeys(a.c.Requests) {
+		r, point := a.c.Requests[id], PointOf(id)
+		claim, ok := a.c.Claims[point]
+		round, _, _ := strings.Cut(id, "/")
+		if told && !a.c.CutShort && point != round && !k.holds(ok) {
+			k.blameRequest(id, "request %s is of point %q, of which no figures are reported", id, point)
+		}
+		if claim.Exact == nil || !*claim.Exact {
+			continue
+		}
+		if rule, err := verify.New(r.Rule); forced || r.Simulation != "" || err == nil && !rule.Exact(r.Params) {
+			k.holds(false)
+			k.blame(nil, "%s is reported to give the tokens of plain decoding; nothing in a run that simulates does, and rule %s at temperature %v promises its distribution", point, r.Rule, r.Params.Temperature)
 		}
 	}
 }

@@ -19,9 +19,11 @@ type countsAudit struct {
 	sims     map[string]*simulation
 	figures  figures
 	claims   map[string]*tally
+	paces    map[string]*pace
 	ended    int // 1: no request failed, 2: one did, 0: not looked
 	narrow   widths
 	pairs    map[string]*Mixture
+	lastStep int64
 	told     bool // the arithmetic of a schedule
 }
 
@@ -32,7 +34,7 @@ type countsAudit struct {
 func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error) {
 	a := &countsAudit{
 		ctx: ctx, c: c, b: newBook("counts", c), progress: progress, chosen: c.choose(),
-		threads: map[string]*thread{}, sims: map[string]*simulation{}, claims: map[string]*tally{},
+		threads: map[string]*thread{}, sims: map[string]*simulation{}, claims: map[string]*tally{}, paces: map[string]*pace{}, lastStep: -1,
 	}
 	for _, name := range countChecks {
 		a.b.check(name)
@@ -47,6 +49,11 @@ func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error
 	a.narrow.close(c, a.b)
 	a.simulated()
 	a.claimed()
+	a.speeds()
+	for _, why := range c.Disagree {
+		a.b.check(checkFiles).holds(false)
+		a.b.check(checkFiles).blame(nil, "%s", why)
+	}
 	a.stuck()
 	if c.Lab == nil {
 		a.b.check(checkDrafts).skip(c.NoLab)
@@ -61,6 +68,7 @@ func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error
 const (
 	checkDrafts = "drafts are what the strategy proposes alone"
 	checkRule   = "decisions are what the rule decides alone"
+	checkFiles  = "configuration and provenance are those of the records"
 	checkStuck  = "accept length is not stuck at 1 or k + 1"
 )
 
@@ -69,7 +77,7 @@ const (
 var countChecks = []string{
 	checkSpec, checkDraw, checkSupport, checkBeyond, checkEmitted, checkDecided, checkAccepted, checkClaims, checkDrafts, checkRule,
 	checkWidth, checkRows, checkIDs, checkGreedy, checkKind, checkReal, checkPosition, checkSequence, checkPrefill, checkStop,
-	checkMean, checkSpread, checkBatch, checkSum, checkRequests, checkRanks, checkGaps, checkVocab, checkTotals, checkStuck,
+	checkMean, checkSpread, checkBatch, checkSum, checkRequests, checkRanks, checkGaps, checkVocab, checkTotals, checkGapless, checkCached, checkSpeeds, checkFiles, checkStuck,
 }
 
 // record checks one record, by itself and after those of its request before it.

@@ -12,6 +12,48 @@ type draftCost struct {
 	byK    map[draftSize]kernels.Counters // of a decode step
 	row    *kernels.Counters              // of a prefill row
 	uneven bool                           // the costs are not a function of these
+	best   map[draftSize]*best
+}
+
+// best is the shortest time of so many steps.
+type best struct {
+	ns    int64
+	steps int64
+}
+
+// timed keeps the time of drafting of a request run alone.
+func (d *draftCost) timed(r *engine.Record) {
+	if r.Phase != engine.Decode || r.DraftNs <= 0 {
+		return
+	}
+	if d.best == nil {
+		d.best = map[draftSize]*best{}
+	}
+	b := d.best[sizeOf(r)]
+	if b == nil {
+		b = &best{ns: r.DraftNs}
+		d.best[sizeOf(r)] = b
+	}
+	b.steps++
+	b.ns = min(b.ns, r.DraftNs)
+}
+
+// Drafting is held against the best of so many steps, if that is longer than what
+// clocks and caches make of it.
+const (
+	draftSteps = 8
+	draftNs    = 20_000
+)
+
+// least is the shortest time that drafting for one sequence of a step took alone; 0
+// where that says nothing.
+func (d *draftCost) least(spans []draftSpan) (ns int64) {
+	for _, s := range spans {
+		if b := d.best[s.k]; s.phase == engine.Decode && b != nil && b.steps >= draftSteps && b.ns >= draftNs {
+			ns = max(ns, b.ns)
+		}
+	}
+	return ns
 }
 
 // cost returns the table of a request's strategy.
@@ -37,6 +79,7 @@ func additive(c kernels.Counters) kernels.Counters {
 
 // learn takes a record of a request run alone.
 func (d *draftCost) learn(r *engine.Record) {
+	d.timed(r)
 	work := additive(r.DraftWork)
 	if r.Phase == engine.Prefill {
 		n := uint64(max(1, r.Rows))

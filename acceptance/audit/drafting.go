@@ -17,6 +17,7 @@ type deferredDraft struct {
 	steps    int64
 	first    *engine.Record
 	proposed int64
+	fastest  *engine.Record
 	mixed    bool // sequences draft to different lengths
 }
 
@@ -33,7 +34,7 @@ func (a *workAudit) drafted(recs []*engine.Record) {
 	if req == nil {
 		return
 	}
-	d := deferredDraft{strategy: req.Strategy, work: additive(recs[0].DraftWork), first: recs[0], steps: 1}
+	d := deferredDraft{strategy: req.Strategy, work: additive(recs[0].DraftWork), first: recs[0], fastest: recs[0], steps: 1}
 	if req.K == 0 {
 		d.strategy = ""
 	}
@@ -62,6 +63,9 @@ func (a *workAudit) drafted(recs []*engine.Record) {
 	d.shape = fmt.Sprint(d.strategy, counts, prefill, d.work)
 	if i, ok := a.shapes[d.shape]; ok {
 		a.deferred[i].steps++
+		if recs[0].DraftNs < a.deferred[i].fastest.DraftNs {
+			a.deferred[i].fastest = recs[0]
+		}
 		return
 	}
 	if len(a.deferred) < maxShapes {
@@ -78,7 +82,7 @@ const maxShapes = 4096
 // drafting compares the drafting of every shape with the cost that running
 // requests alone showed: costs of sequences add up.
 func (a *workAudit) drafting() {
-	k := a.b.check(checkDraftWork)
+	k, fast := a.b.check(checkDraftWork), a.b.check(checkDraftTime)
 	for i := range a.deferred {
 		d := &a.deferred[i]
 		cost := a.c.costs[d.strategy]
@@ -88,6 +92,13 @@ func (a *workAudit) drafting() {
 		if cost == nil {
 			k.skip("no request of the strategy could be run again")
 			continue
+		}
+		if least := cost.least(d.recs); least > 0 && !a.c.Elsewhere {
+			fast.Checked += d.steps - 1
+			if !fast.holds(roofMargin*d.fastest.DraftNs >= least) {
+				fast.blame(d.fastest, "drafting took %d ns; alone, with nothing else to do, strategy %s takes at least %d ns for such a draft here, a %dth of it is the limit",
+					d.fastest.DraftNs, d.strategy, least, roofMargin)
+			}
 		}
 		var want kernels.Counters
 		known := true

@@ -103,7 +103,7 @@ func TestSimulatedSees(t *testing.T) {
 	b = base.copied()
 	r = b.decodes(t, func(r *engine.Record) bool { return r.KExecuted == 3 && r.PrefillTokens == 0 && r.BatchRows > 8 })
 	b.Requests[r.Request].K = 4
-	require.Contains(t, failing(t, b, "counts"), "a simulated step verifies the k that was asked for")
+	require.Contains(t, failing(t, b, "counts"), "a step plans the k that was asked for")
 
 	b = base.copied()
 	last := b.records[len(b.records)-1]
@@ -175,7 +175,7 @@ func TestFlatSees(t *testing.T) {
 		for i, r := range b.records {
 			drift := int64(1_000_000 + 300*i + 20_000*(i%3))
 			r.TotalNs = drift + drift*slope/100*int64(r.Accepted)
-			r.DraftNs, r.VerifyNs = 1000, r.TotalNs*9/10
+			r.DraftNs, r.VerifyNs = r.TotalNs/10, r.TotalNs*8/10
 		}
 		got := failing(t, b, "work")
 		if slope == 0 {

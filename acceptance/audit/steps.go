@@ -2,8 +2,11 @@ package audit
 
 import "exacta.dev/exacta/engine"
 
-// checkTotals is the identity of an engine step.
-const checkTotals = "batch, rows and prefill tokens of a step are its records' sums"
+// Identities of engine steps.
+const (
+	checkTotals  = "batch, rows and prefill tokens of a step are its records' sums"
+	checkGapless = "steps are numbered without a gap"
+)
 
 // stepper groups the records of an engine step, which come together.
 type stepper struct {
@@ -49,6 +52,10 @@ func (a *countsAudit) step(recs []*engine.Record) {
 	if !k.holds(ok && same) {
 		k.blame(r, "the step says %d sequences, %d rows, %d of them prefill; its records are %d, %d, %d", r.Batch, r.BatchRows, r.PrefillTokens, len(recs), rows, fresh)
 	}
+	if k := a.b.check(checkGapless); !a.failures() && !k.holds(r.Step == a.lastStep+1 || r.Step == 0) {
+		k.blame(r, "step %d follows step %d", r.Step, a.lastStep)
+	}
+	a.lastStep = r.Step
 	a.together(recs)
 }
 

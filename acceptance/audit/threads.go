@@ -9,6 +9,7 @@ import (
 // Identities of the records of a request in a row.
 const (
 	checkPosition = "positions advance by what was committed"
+	checkCached   = "prompts are read whole where no prefix cache was asked for"
 	checkPrefill  = "a prompt, or a preempted sequence, is read to its known tokens"
 	checkSequence = "records of a request are numbered, of one strategy and rule"
 	checkStop     = "output ends at the first stop token or limit"
@@ -75,6 +76,9 @@ func (a *countsAudit) position(t *thread, r *engine.Record) {
 		if !k.holds(r.Position == t.next) {
 			k.blame(r, "at position %d; the records before committed up to %d", r.Position, t.next)
 		}
+	}
+	if k := a.b.check(checkCached); a.c.Uncached && !k.holds(r.Cached == 0) {
+		k.blame(r, "%d tokens were taken from a prefix cache that nobody asked for", r.Cached)
 	}
 	t.next = r.Position + r.Rows
 	if r.Phase == engine.Decode {

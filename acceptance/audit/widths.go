@@ -5,12 +5,12 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
-// checkWidth is about simulated steps: an accept length says nothing without the
-// width that it was verified at.
-const checkWidth = "a simulated step verifies the k that was asked for"
+// checkWidth is about steps of a fixed k: an accept length says nothing without
+// the width that it was verified at, and a drawn one least of all.
+const checkWidth = "a step plans the k that was asked for"
 
-// widths looks for simulated steps that verified fewer drafts than were asked for
-// although the output had room for them. A step may be narrow beside a prompt,
+// widths looks for steps that planned fewer drafts than were asked for, by no
+// policy, although the output had room for them. A step may be narrow beside a prompt,
 // for want of pages (it then ends at a page's border), or of the step's token
 // budget: then it is as wide as the widest step of the run.
 type widths struct {
@@ -24,7 +24,7 @@ type widths struct {
 // add takes a record of a request that is known.
 func (w *widths) add(req *Request, r *engine.Record) {
 	w.widest = max(w.widest, r.BatchRows)
-	if req.Simulation == "" {
+	if req.Simulation == "" && (!req.Full || req.K == 0) {
 		return
 	}
 	if w.out == nil {
@@ -56,6 +56,10 @@ func (w *widths) close(c *Case, b *book) {
 	}
 	req := c.Requests[w.example.Request]
 	k.Failed += w.narrow
+	what := req.Simulation
+	if what == "" {
+		what = req.Drafter
+	}
 	k.blame(w.example, "%s was asked for at k %d: %d rows a step; the step planned %d drafts, %d rows, with room for more (%d of %d steps)",
-		req.Simulation, req.K, req.K+1, w.example.KPlanned, w.example.KPlanned+1, w.narrow, w.steps)
+		what, req.K, req.K+1, w.example.KPlanned, w.example.KPlanned+1, w.narrow, w.steps)
 }

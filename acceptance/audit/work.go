@@ -18,6 +18,8 @@ const (
 	checkExecuted  = "executed width is planned k + 1"
 	checkDraftWork = "drafting executed what its drafts need"
 	checkOwn       = "drafts are those that the strategy's work gives"
+	checkAllRows   = "all rows of a step, rejected ones too, are those of the request alone"
+	checkDraftTime = "no drafting is faster than this machine drafts"
 	checkFilled    = "emitted tokens are those that the step computed"
 	checkShared    = "work and durations are the same in all records of a step"
 	checkTimes     = "drafting and verification took time, together no more than the step"
@@ -27,7 +29,7 @@ const (
 )
 
 var workChecks = []string{
-	checkTarget, checkComputed, checkDraftWork, checkExecuted, checkWidth, checkOwn, checkFilled, checkWeights, checkShared, checkFlat, checkTimes, checkRoof, checkPlainTime,
+	checkTarget, checkComputed, checkDraftWork, checkExecuted, checkWidth, checkOwn, checkAllRows, checkFilled, checkWeights, checkShared, checkFlat, checkTimes, checkDraftTime, checkRoof, checkPlainTime,
 }
 
 // workAudit is the state of Work.
@@ -61,13 +63,15 @@ func Work(ctx context.Context, c *Case, progress func(string)) (*Report, error) 
 		a.b.check(name)
 	}
 	if c.Lab == nil {
-		for _, name := range []string{checkTarget, checkWeights, checkDraftWork, checkOwn, checkRoof} {
+		for _, name := range []string{checkTarget, checkWeights, checkDraftWork, checkOwn, checkAllRows, checkRoof} {
 			a.b.check(name).skip(c.NoLab)
 		}
 	} else {
 		a.unit = c.Lab.Cost([]SpanCost{{Rows: 1}})
 		if !c.Elsewhere {
 			a.roof = c.Lab.Roofline()
+		} else {
+			a.b.blindTo("the run is of another machine, or says so: what this one could do at best, and what drafting takes, is not held against its times")
 		}
 	}
 	a.steps.done = a.step
@@ -122,6 +126,12 @@ func (a *workAudit) end(co *course) error {
 		if t.narrowAt != nil {
 			w.blame(t.narrowAt, "%d drafts were planned and %d verified; the strategy fills every draft", t.narrowAt.KPlanned, t.narrowAt.KExecuted)
 		}
+	}
+	rows := a.b.check(checkAllRows)
+	rows.Checked += t.steps - t.drafts
+	rows.Failed += t.hashes
+	if t.hashesAt != nil {
+		rows.blame(t.hashesAt, "%s", t.hashesWhy)
 	}
 	if sharedDrafts(co.req.Drafter) {
 		a.b.blindTo("drafts of strategy " + co.req.Drafter + " depend on other requests: whether its work gives them is not repeated")

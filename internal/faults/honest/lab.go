@@ -162,7 +162,7 @@ func keyOf(kind string, r *audit.Request) [32]byte {
 	if kind == "again" {
 		fmt.Fprint(h, r.Strategy, r.K, r.Received)
 		for p := range r.Received {
-			_ = binary.Write(h, binary.LittleEndian, int32(r.StepLength(len(r.Prompt)-1+p, -1)))
+			_ = binary.Write(h, binary.LittleEndian, []int32{int32(r.StepLength(len(r.Prompt)-1+p, -1)), int32(r.StepDrafts(len(r.Prompt)-1+p, -1))})
 		}
 	} else if !r.Ended {
 		fmt.Fprint(h, len(r.Received))

@@ -18,7 +18,7 @@ func (m *Machine) Requests(s Setup, seed uint64) []*audit.Request {
 	for i := range s.Requests {
 		q := &audit.Request{
 			ID: fmt.Sprintf("trial.r0/q%d", i), MaxNew: s.MaxNew, Params: s.Params, Drafter: s.name(), K: s.K, Rule: s.Rule,
-			Strategy: s.Drafter, Simulation: s.Simulation, IgnoreStop: !s.Stops,
+			Strategy: s.Drafter, Full: s.Length.String() == "", Simulation: s.Simulation, IgnoreStop: !s.Stops,
 		}
 		if s.Drafter == "" {
 			q.Drafter, q.Strategy = "none", "none"

@@ -24,6 +24,8 @@ type Wiring struct {
 	// one, goes around it; Simulation replaces the simulated rule.
 	Rule       func(engine.Verifier) engine.Verifier
 	Simulation func(inner, honest engine.Verifier) engine.Verifier
+	// Engine may change the engine's configuration.
+	Engine func(*engine.Config)
 	// Submit may change what the engine is told to do.
 	Submit func(*engine.Request)
 	// Ranked is the wiring of each rank, where there are several; it takes
@@ -40,12 +42,14 @@ type Result struct {
 	Claim    audit.Claim
 	// Err is why the run ended early, or "".
 	Err string
+	// Uncached says that the setup asks for no prefix cache.
+	Uncached bool
 }
 
 // Case makes an audit's case of the result.
 func (r *Result) Case(run string, lab audit.Lab) *audit.Case {
 	c := &audit.Case{
-		Run: run, Requests: map[string]*audit.Request{}, CutShort: r.Err != "", Lab: lab,
+		Run: run, Requests: map[string]*audit.Request{}, CutShort: r.Err != "", Lab: lab, Uncached: r.Uncached,
 		Claims: map[string]audit.Claim{"trial": r.Claim},
 		Records: func() iter.Seq2[*engine.Record, error] {
 			return func(yield func(*engine.Record, error) bool) {
@@ -69,7 +73,7 @@ func (r *Result) Case(run string, lab audit.Lab) *audit.Case {
 // the run is in the result.
 func (m *Machine) Run(s Setup, reqs []*audit.Request, known map[string][]int32, w Wiring) (*Result, error) {
 	s = s.filled()
-	p := &play{setup: s, known: known, res: &Result{}}
+	p := &play{setup: s, known: known, res: &Result{Uncached: !s.PrefixCache}}
 	for _, q := range reqs {
 		c := *q
 		p.res.Requests = append(p.res.Requests, &c)
@@ -175,7 +179,10 @@ func (m *Machine) engine(s Setup, known map[string][]int32, w Wiring, rec engine
 	cfg := engine.Config{
 		MaxTokens: Context, MaxSequences: s.Concurrency, MaxDraft: max(1, s.K), Vocab: m.Entry.Vocab(), Tokens: m.Tokens,
 		Chunk: s.Chunk, BatchTokens: s.BatchTokens, PrefixCache: s.PrefixCache, Interposer: w.Interposer,
-		Ranks: group, Drift: group != nil,
+		Ranks: group, Drift: group != nil, Lengths: s.Length.New(),
+	}
+	if w.Engine != nil {
+		w.Engine(&cfg)
 	}
 	if s.TightPages {
 		cfg.MaxTokens = s.PromptLen + (s.Requests-1)*s.PromptStep + s.MaxNew

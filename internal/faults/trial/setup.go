@@ -3,6 +3,7 @@ package trial
 import (
 	"fmt"
 
+	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine/sample"
 )
 
@@ -35,6 +36,8 @@ type Setup struct {
 	Stops bool
 	// Ranks is the number of ranks that run the model together; default 1.
 	Ranks int
+	// Length is the policy for the number of drafts.
+	Length draft.Length
 	// Simulation is what is simulated, as records carry it.
 	Simulation string
 }
@@ -91,7 +94,7 @@ func (s Setup) String() string {
 		{s.Params.RepetitionPenalty > 1 || s.Params.PresencePenalty != 0 || s.Params.FrequencyPenalty != 0, "penalties"},
 		{s.Stops, "stops"}, {s.PrefixCache, "prefix cache"}, {s.TightPages, "tight pages"},
 		{s.Ranks > 1, fmt.Sprintf("%d ranks", s.Ranks)},
-		{s.Simulation != "", s.Simulation},
+		{s.Simulation != "", s.Simulation}, {s.Length.String() != "", s.Length.String()},
 	} {
 		if o.on {
 			text += ", " + o.text
