@@ -26,7 +26,7 @@ var forgeable = sync.OnceValues(func() (string, error) {
 	}
 	length := 2.5
 	cfg := Default()
-	cfg.Name, cfg.MaxNew, cfg.Repeats, cfg.IgnoreEOS, cfg.Concurrency = "forgeable", 28, 1, true, []int{1, 2}
+	cfg.Name, cfg.MaxNew, cfg.Repeats, cfg.IgnoreEOS = "forgeable", 28, 1, true
 	cfg.Prompts = Prompts{Limit: 3, MaxTokens: 40}
 	cfg.Strategies = []Strategy{
 		{Drafter: "mtp", K: []int{3}}, {Drafter: "ngram", K: []int{4}}, {Drafter: "mtp", K: []int{2}, Simulate: &Simulate{Length: &length}},
@@ -173,7 +173,6 @@ func (f *forgery) refigure(times float64) {
 // Names of the points that forgeries are about.
 const (
 	mtpAlone   = "0-mtp.k3.greedy.c1"
-	mtpPair    = "0-mtp.k3.greedy.c2"
 	mtpDrawn   = "2-mtp.k2.greedy.c1"
 	plainAlone = "plain.greedy.c1"
 )
@@ -294,20 +293,17 @@ var forgeries = map[string]func(f *forgery){
 	"exact in a simulated run": func(f *forgery) { yes := true; f.point(mtpDrawn).Exact = &yes },
 	"stamp removed": func(f *forgery) {
 		f.of(mtpDrawn, func(r *engine.Record) { r.Simulated, r.Simulation = false, "" })
-		f.of("2-mtp.k2.greedy.c2", func(r *engine.Record) { r.Simulated, r.Simulation = false, "" })
 		f.unsimulated()
 	},
 	"stamp removed, forced outcome told as the rule's": func(f *forgery) {
-		for _, point := range []string{mtpDrawn, "2-mtp.k2.greedy.c2"} {
-			f.of(point, func(r *engine.Record) {
-				r.Simulated, r.Simulation = false, ""
-				r.RealAccepted, r.RealNextID = r.Accepted, r.NextID
-				copy(r.TargetIDs, r.ProposedIDs[:r.Accepted])
-				if int(r.Accepted) < len(r.TargetIDs) {
-					r.TargetIDs[r.Accepted] = r.NextID
-				}
-			})
-		}
+		f.of(mtpDrawn, func(r *engine.Record) {
+			r.Simulated, r.Simulation = false, ""
+			r.RealAccepted, r.RealNextID = r.Accepted, r.NextID
+			copy(r.TargetIDs, r.ProposedIDs[:r.Accepted])
+			if int(r.Accepted) < len(r.TargetIDs) {
+				r.TargetIDs[r.Accepted] = r.NextID
+			}
+		})
 		f.unsimulated()
 	},
 	"work doubled": func(f *forgery) {
@@ -388,7 +384,6 @@ var forgeries = map[string]func(f *forgery){
 		length := 2.7
 		f.configure(func(c *Config) { c.Strategies[2].Simulate.Length = &length })
 		f.of(mtpDrawn, func(r *engine.Record) { r.Simulation = "length=2.7" })
-		f.of("2-mtp.k2.greedy.c2", func(r *engine.Record) { r.Simulation = "length=2.7" })
 		for i := range f.sum.Runs {
 			if f.sum.Runs[i].Strategy == 2 {
 				f.sum.Runs[i].Simulation = "length=2.7"

@@ -110,7 +110,7 @@ func TestCountsSees(t *testing.T) {
 		{"a step left out", func(c *running) { c.records[len(c.records)-1].Step++ }, []string{"steps are numbered without a gap"}},
 		{"narrower than asked", func(c *running) {
 			for _, q := range c.Requests {
-				q.K, q.Full = 4, true
+				q.K = 4
 			}
 		}, []string{"a step plans the k that was asked for"}},
 		{"a true claim", func(c *running) { c.Claims = map[string]audit.Claim{"": claimOf(c.records)} }, []string{}},

@@ -140,7 +140,7 @@ func (w *world) run(t testing.TB, s setup) *running {
 			Drafter: name, K: s.k, Stop: w.entry.Source.Config().EOS, IgnoreStop: s.endless,
 		}
 		out.Requests[q.ID] = &audit.Request{
-			ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: p, Strategy: s.drafter, Drafter: s.drafter, K: s.k, Rule: s.rule, Stop: q.Stop,
+			ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: p, Strategy: s.drafter, Drafter: s.drafter, K: s.k, Full: true, Rule: s.rule, Stop: q.Stop,
 			Simulation: s.simulate, IgnoreStop: s.endless,
 		}
 		_, err := e.Submit(q)

@@ -24,7 +24,7 @@ type widths struct {
 // add takes a record of a request that is known.
 func (w *widths) add(req *Request, r *engine.Record) {
 	w.widest = max(w.widest, r.BatchRows)
-	if req.Simulation == "" && (!req.Full || req.K == 0) {
+	if !req.Full || req.K == 0 {
 		return
 	}
 	if w.out == nil {

@@ -7,16 +7,24 @@ import (
 	"exacta.dev/exacta/internal/faults/trial"
 )
 
-// Healthy returns the setup of healthy run i: strategies, rules, draft lengths,
-// batches and engine options in turn and at random.
+// Healthy returns the setup of healthy run i: strategies, rules, draft lengths and
+// their policies, batches and engine options in turn and at random.
 func Healthy(i int) trial.Setup {
 	r := rand.New(rand.NewPCG(uint64(i), 0x6865616c))
 	s := trial.Setup{
 		Requests: 2 + i%4/3, MaxNew: 12 + r.IntN(15), K: 1 + r.IntN(7),
 		PromptLen: pick(r, 8, 24, 40, 58), PromptStep: 1 + r.IntN(5),
 	}
-	s.Drafter = [...]string{"mtp", "ngram", "mtp", "suffix", "mtp", "", "cascade"}[i%7]
+	s.Drafter = [...]string{"mtp", "ngram", "eagle3", "suffix", "mtp", "", "cascade", "medusa", "mtp", "dflash", "mtp"}[i%11]
 	s.Concurrency = 1 + r.IntN(s.Requests)
+	if s.Drafter != "" {
+		switch r.IntN(12) {
+		case 0:
+			s.Length.Auto = true
+		case 1:
+			s.Length.ByBatch = [][]int{{1, s.K}, {2, s.K / 2}}
+		}
+	}
 	switch i % 5 {
 	case 1:
 		s.Rule = pick(r, "coupled", "rejection", "block")
