@@ -72,7 +72,8 @@
 // asked for; the schedule's mean and spread it tests with a stated level and
 // smallest effect. It can't see that consistent numbers describe work that was
 // never done, nor how good a drafter could be; drafts that depend on other requests
-// (draft.Info.Shared) it can't repeat.
+// (draft.Info.Shared) it can't repeat. Speeds it computes again from the records;
+// wall time between steps has no record, and is only bounded by theirs.
 //
 // Work proves that the backend's counters of every step are those of the rows that
 // its records claim, to the last multiply-add, key and logits row, simulated or not,
@@ -81,6 +82,15 @@
 // (sampling, text) is in no counter: it shows in times, which are held to what the
 // machine can do and, in pairs of neighbouring steps, to be independent of accept
 // length; a difference below the effect that the report states is not seen.
+// Drafting, and reading the weights, may not seem more than four times faster than
+// this machine does them: a clock that is slow by less than that changes no ratio,
+// and is not seen. Nothing of this is held against the times of another machine.
+// Where requests run again, rows of rejected drafts must be those of the request
+// alone.
+//
+// Which prompts were chosen, and whether a draft head was trained on them, no audit
+// can say: acceptance is that of those prompts. A run from which a prompt was taken
+// out everywhere is a run of the others.
 //
 // No audit can tell a run from a careful forgery of its records: the checksum of a
 // segment finds damage, not intent. What it would take to forge is a run of the

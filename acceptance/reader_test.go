@@ -82,6 +82,7 @@ func TestRefusals(t *testing.T) {
 		want  string
 	}{
 		{[][]byte{good, segment(t, "y", nil)}, `records: DIR/records-000002.parquet is of run "y", DIR/records-000001.parquet of run "x"; a directory holds one run`},
+		{[][]byte{good, sealed(encode(Meta{Run: "x", Provenance: map[string]string{"started": "later"}}, []row{{Run: "x"}}))}, "records: DIR/records-000002.parquet is of another run than DIR/records-000001.parquet: "},
 		{[][]byte{good[:len(good)-100]}, "records: DIR/records-000001.parquet: truncated: no Parquet footer at its end"},
 		{[][]byte{{}}, "records: DIR/records-000001.parquet: not a Parquet file (0 bytes)"},
 		{[][]byte{[]byte("request,step\na,1\n")}, "records: DIR/records-000001.parquet: not a Parquet file (17 bytes)"},

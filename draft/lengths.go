@@ -11,15 +11,15 @@ import (
 type Length struct {
 	// Auto chooses k step by step, from measured costs and the acceptance of
 	// the sequence so far; see NewAuto. The k asked for is the most.
-	Auto bool `yaml:"auto" json:"auto,omitempty"`
+	Auto bool `yaml:"auto,omitempty" json:"auto,omitempty"`
 	// ByBatch gives k by the number of sequences that decode: pairs
 	// [from, k], from rising; below the first from it is the k asked for.
-	ByBatch [][]int `yaml:"by_batch" json:"by_batch,omitempty"`
+	ByBatch [][]int `yaml:"by_batch,omitempty" json:"by_batch,omitempty"`
 }
 
 // Validate names the setting that is wrong.
 func (l *Length) Validate() error {
-	if l.Auto && l.ByBatch != nil {
+	if l.Auto && len(l.ByBatch) > 0 {
 		return fmt.Errorf("auto and by_batch are both set; choose one")
 	}
 	for i, p := range l.ByBatch {

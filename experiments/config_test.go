@@ -213,3 +213,20 @@ func FuzzParseConfig(f *testing.F) {
 		require.Equal(t, c.points(), back.points())
 	})
 }
+
+// The configuration that a run writes reads back, whatever it asks for.
+func TestConfigReadsBack(t *testing.T) {
+	c := Default()
+	length := 2.5
+	c.Strategies = []Strategy{
+		{Drafter: "mtp", K: []int{4}, Length: draft.Length{Auto: true}},
+		{Drafter: "mtp", K: []int{4}, Length: draft.Length{ByBatch: [][]int{{1, 4}, {2, 1}}}},
+		{Drafter: "mtp", K: []int{4}, Simulate: &Simulate{Length: &length}},
+	}
+	require.NoError(t, c.Validate())
+	text, err := yaml.Marshal(c)
+	require.NoError(t, err)
+	back, err := ParseConfig("config.yaml", text)
+	require.NoError(t, err)
+	require.Equal(t, configHash(c), configHash(back))
+}

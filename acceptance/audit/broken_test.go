@@ -82,7 +82,7 @@ func TestCountsSees(t *testing.T) {
 		{"a step number", func(c *running) { c.records[len(c.records)-1].SeqStep++ }, []string{"records of a request are numbered, of one strategy and rule"}},
 		{"another rule", func(c *running) { c.records[9].Rule = "coupled" }, []string{"records of a request are numbered, of one strategy and rule"}},
 		{"batch", func(c *running) { c.records[len(c.records)-1].Batch++ }, []string{"batch, rows and prefill tokens of a step are its records' sums"}},
-		{"more drafts than planned", func(c *running) { c.decodes(t, whole).KPlanned-- }, []string{"accepted <= k executed <= drafts <= k planned <= k asked", "drafts are what the strategy proposes alone"}},
+		{"more drafts than planned", func(c *running) { c.decodes(t, whole).KPlanned-- }, []string{"a step plans the k that was asked for", "accepted <= k executed <= drafts <= k planned <= k asked", "drafts are what the strategy proposes alone"}},
 		{"a proposed id less", func(c *running) { c.decodes(t, any_).TreeNodes++ }, []string{"accepted <= k executed <= drafts <= k planned <= k asked", "proposed ids are the drafts, k executed of them on the longest path", "rows, hashes and gaps are the drafts + 1"}},
 		{"another draft", func(c *running) {
 			r := c.decodes(t, func(r *engine.Record) bool { return partial(r) && int32(r.Accepted)+1 < r.KExecuted })

@@ -15,7 +15,7 @@ func Healthy(i int) trial.Setup {
 		Requests: 2 + i%4/3, MaxNew: 12 + r.IntN(15), K: 1 + r.IntN(7),
 		PromptLen: pick(r, 8, 24, 40, 58), PromptStep: 1 + r.IntN(5),
 	}
-	s.Drafter = [...]string{"mtp", "ngram", "eagle3", "suffix", "mtp", "", "cascade", "medusa", "mtp", "dflash", "mtp"}[i%11]
+	s.Drafter = [...]string{"mtp", "ngram", "eagle3", "suffix", "mtp", "", "cascade", "medusa", "mtp", "dflash", "mtp-tree", "eagle3-tree", "mtp"}[i%13]
 	s.Concurrency = 1 + r.IntN(s.Requests)
 	if s.Drafter != "" {
 		switch r.IntN(12) {
