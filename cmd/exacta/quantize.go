@@ -18,7 +18,7 @@ func newQuantizeCommand(o *options) *cobra.Command {
 		Long: `quantize writes a draft head whose matrices have 4 bits, with a BF16 scale (and a zero
 point) for each group of columns, and an LM head of its own, over the most frequent
 tokens of a corpus if --vocab asks for fewer than all. HEAD is mtp, the module of the
-model. A run drafts with it by "drafter: {name: mtp, head: DIR}"; the BF16 model
+model. A run drafts with it by "drafter: mtp" with "config: {head: DIR}"; the BF16 model
 verifies every token, so the output stays what it is.
 
 gptq calibrates with inputs that are recorded while the head drafts: for every second
