@@ -45,7 +45,9 @@
 // do not leave enough registers for its 64 outputs; they take it in parts, block
 // by block of k, each part asking for its share of the next block, so that memory
 // still is read once, in order and without pauses. Stream, for weights that no
-// cache holds, does that for few rows too, one vector at a time.
+// cache holds, does that for few rows too, one vector at a time; five to twelve
+// rows have kernels that split the activations once for a block, and spread what
+// they ask for between their products.
 //
 // # Exponential
 //

@@ -71,10 +71,18 @@ func fmaGemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xS
 	gemmFMA.gemm(out, outStride, panel, vecs, x, xStride, m, k2, streamAhead, load)
 }
 
-// fmaStream is Stream by AVX-512 FMA. Few rows take a block of a panel one vector at
+// streamBlocks is how far ahead of a stream kernel the next block is asked for, in
+// bytes.
+const streamBlocks = 1 << 16
+
+// fmaStream is Stream by AVX-512 FMA. A few rows take a block of a panel one vector at
 // a time: measured, that asks for the next block at a pace that memory keeps up
-// with, where whole panels ask in bursts.
+// with, where whole panels ask in bursts. Some more have kernels of their own.
 func fmaStream(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
+	if vecs == 4 && m < len(gemmStream) && gemmStream[max(m, 0)] != nil {
+		gemmStream[m](out, outStride, panel, x, xStride, k2, streamBlocks, load)
+		return
+	}
 	width, most := 1, streamRows
 	if m > streamRows {
 		width, most = 2, rows2

@@ -290,6 +290,42 @@ var gemmAVX2 = [5][7]gemmKernel{
 }
 
 //go:noescape
+func gemmStream5(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmStream6(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmStream7(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmStream8(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmStream9(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmStream10(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmStream11(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+//go:noescape
+func gemmStream12(out *float32, outStride int, panel, x *uint16, xStride, k2, ahead int, load bool)
+
+// gemmStream are the stream kernels by rows.
+var gemmStream = [13]gemmKernel{
+	5:  gemmStream5,
+	6:  gemmStream6,
+	7:  gemmStream7,
+	8:  gemmStream8,
+	9:  gemmStream9,
+	10: gemmStream10,
+	11: gemmStream11,
+	12: gemmStream12,
+}
+
+//go:noescape
 func peakDot(iterations int)
 
 //go:noescape

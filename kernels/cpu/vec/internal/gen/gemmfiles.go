@@ -10,10 +10,25 @@ import (
 func gemmFile(kind string, shapes []gemmShape, kernel func(*asm, gemmShape)) []byte {
 	a := newAsm()
 	if kind != "Dot" {
-		a.WriteString("\nDATA highHalf<>+0(SB)/4, $0xffff0000\nGLOBL highHalf<>(SB), RODATA|NOPTR, $4\n")
+		a.highHalf()
 	}
 	for _, s := range shapes {
 		kernel(a, s)
+	}
+	return []byte(a.String())
+}
+
+// highHalf writes the mask of a pair's odd element.
+func (a *asm) highHalf() {
+	a.WriteString("\nDATA highHalf<>+0(SB)/4, $0xffff0000\nGLOBL highHalf<>(SB), RODATA|NOPTR, $4\n")
+}
+
+// streamFile writes the assembly of the stream kernels.
+func streamFile() []byte {
+	a := newAsm()
+	a.highHalf()
+	for m := streamLeast; m <= streamMost; m++ {
+		a.gemmStream(m)
 	}
 	return []byte(a.String())
 }
@@ -50,6 +65,12 @@ func gemmStubs() ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "}\n\n")
 	}
+	row := ""
+	for m := streamLeast; m <= streamMost; m++ {
+		fmt.Fprintf(&b, "//go:noescape\nfunc gemmStream%d%s\n\n", m, gemmArgs)
+		row += fmt.Sprintf("%d: gemmStream%d,\n", m, m)
+	}
+	fmt.Fprintf(&b, "// gemmStream are the stream kernels by rows.\nvar gemmStream = [%d]gemmKernel{\n%s}\n\n", streamMost+1, row)
 	for _, n := range []string{"Dot", "FMA", "AVX2"} {
 		fmt.Fprintf(&b, "//go:noescape\nfunc peak%s(iterations int)\n\n", n)
 	}

@@ -37,11 +37,23 @@ func (a *asm) gemmFMA(s gemmShape) {
 	chunk, end := a.label("chunk"), a.label("end")
 	a.at(chunk)
 	a.stageHead(end)
+	a.fmaStage(s.rows, first, mask)
+	a.stageTail()
+	a.fmaPairs(s, min(16, max(2, 48/first)), func(u int) { a.fmaStep(s, first, mask, u) })
+	a.f("JMP %s", chunk)
+	a.at(end)
+	a.gemmStore("Z", s.rows, s.vecs, 64)
+	a.mxcsrTail()
+	a.ret()
+}
+
+// fmaStage splits the activations of the R12 pairs of a stage at R11.
+func (a *asm) fmaStage(rows, first, mask int) {
 	block, tail, run := a.label("block"), a.label("tail"), a.label("run")
 	a.at(block)
 	a.f("SUBQ $16, R12")
 	a.f("JLT %s", tail)
-	a.stage512(s.rows, first, mask, false)
+	a.stage512(rows, first, mask, false)
 	a.f("JMP %s", block)
 	a.at(tail)
 	a.f("ADDQ $16, R12")
@@ -53,15 +65,8 @@ func (a *asm) gemmFMA(s gemmShape) {
 	a.f("DECL R12")
 	a.f("KMOVW R12, K1")
 	a.f("MOVQ BX, CX")
-	a.stage512(s.rows, first, mask, true)
+	a.stage512(rows, first, mask, true)
 	a.at(run)
-	a.stageTail()
-	a.fmaPairs(s, min(16, max(2, 48/first)), func(u int) { a.fmaStep(s, first, mask, u) })
-	a.f("JMP %s", chunk)
-	a.at(end)
-	a.gemmStore("Z", s.rows, s.vecs, 64)
-	a.mxcsrTail()
-	a.ret()
 }
 
 // fmaPairs walks the R12 pairs of a stage at R11.
@@ -144,12 +149,18 @@ func (a *asm) stage512(rows, tmp, mask int, masked bool) {
 // fmaStep writes one pair of k: the odd elements for every accumulator, then the
 // even ones. Vectors are taken in groups that leave a register to broadcast to.
 func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
-	group := min(s.vecs, 31-first-1)
 	a.prefetch(s, u)
 	if s.vecs == 1 {
 		a.fmaStepOne(s, first, mask, u)
 		return
 	}
+	a.fmaProducts(s, first, mask, u, func() {})
+}
+
+// fmaProducts is what fmaStep computes. between is called before the products of
+// each row.
+func (a *asm) fmaProducts(s gemmShape, first, mask, u int, between func()) {
+	group := min(s.vecs, 31-first-1)
 	for _, even := range []bool{false, true} {
 		for g := 0; g < s.vecs; g += group {
 			n := min(group, s.vecs-g)
@@ -163,6 +174,7 @@ func (a *asm) fmaStep(s gemmShape, first, mask, u int) {
 			}
 			spare := 31 - first - group
 			for r := range s.rows {
+				between()
 				b := first + group + r%spare
 				off := r*stageRow + 4*u
 				if even {

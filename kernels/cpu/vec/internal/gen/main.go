@@ -56,6 +56,7 @@ func generate() (map[string][]byte, error) {
 	files := map[string][]byte{
 		"gemm_dot_amd64.s":    gemmFile("Dot", shapes512(), (*asm).gemmDot),
 		"gemm_fma_amd64.s":    gemmFile("FMA", shapesFMA(), (*asm).gemmFMA),
+		"gemm_stream_amd64.s": streamFile(),
 		"gemm_avx2_amd64.s":   gemmFile("AVX2", shapesAVX2(), (*asm).gemmAVX2),
 		"int4_amd64.s":        int4File(),
 		"peak_amd64.s":        peakFile(),
