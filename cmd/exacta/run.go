@@ -24,7 +24,7 @@ Without a file it runs the quickstart experiment on the embedded model. Exit cod
 --json prints summary.json: name, dir, provenance, prompts, interrupted, simulated,
 warnings (of drafters, where there were any) and runs, a list of {strategy (index in the configuration, -1 plain), drafter, k, rule,
 concurrency, tokens, tok_s, ratio_to_plain, decode_tok_s, decode_ratio, step_ms,
-draft_share, accept_length, acceptance_by_position, repeated_4grams,
+draft_share, seconds (wall time of each round), accept_length, acceptance_by_position, repeated_4grams,
 fresh_accept_length, fresh_ratio (null where it is not measured), preemptions, exact
 (null where the rule does not promise it), first_difference (where not exact),
 simulated}, and simulated, which says that some strategy of the run has simulate.

@@ -67,7 +67,7 @@ func TestRunJSON(t *testing.T) {
 		r := runs[i].(map[string]any)
 		require.Equal(t, []string{
 			"accept_length", "acceptance_by_position", "concurrency", "decode_ratio", "decode_tok_s", "draft_share", "drafter", "exact",
-			"fresh_accept_length", "fresh_ratio", "k", "preemptions", "ratio_to_plain", "repeated_4grams", "rule", "simulated", "step_ms", "strategy", "tok_s", "tokens",
+			"fresh_accept_length", "fresh_ratio", "k", "preemptions", "ratio_to_plain", "repeated_4grams", "rule", "seconds", "simulated", "step_ms", "strategy", "tok_s", "tokens",
 		}, keys(r))
 		require.Equal(t, want, r["drafter"])
 		require.Equal(t, true, r["exact"])

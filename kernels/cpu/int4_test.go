@@ -42,14 +42,14 @@ func TestInt4Chain(t *testing.T) {
 		q, err := src.ReadInt4(0, c.n)
 		require.NoError(t, err)
 		x := random(2, c.rows*c.k, 1)
-		want, row := make([]float32, c.rows*c.n), make([]float32, c.k)
+		want, row, xs := make([]float32, c.rows*c.n), make([]float32, c.k), wide(x)
 		for o := range c.n {
 			q.Dequantize(row, o)
 			for r := range c.rows {
 				acc := float32(0)
 				for k := 0; k < c.k; k += 2 {
 					for _, j := range []int{k + 1, k} {
-						acc = float32(float64(row[j])*wide(x)[r*c.k+j] + float64(acc))
+						acc = float32(float64(row[j])*xs[r*c.k+j] + float64(acc))
 					}
 				}
 				want[r*c.n+o] = acc
