@@ -17,7 +17,7 @@ race:
 
 # Longer runs of the random suites.
 soak:
-	EXACTA_SOAK=1 $(GO) test -timeout 3h ./engine/... ./kernels/... ./verify/... ./draft/...
+	EXACTA_SOAK=1 $(GO) test -timeout 3h ./engine/... ./kernels/... ./verify/... ./draft/... ./acceptance/...
 	$(GO) test -timeout 3h ./internal/metamorphic -programs 5000 -seed 100000 -v
 
 # Small changes of the verification and commit code, each compiled and run, and

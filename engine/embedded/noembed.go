@@ -2,12 +2,7 @@
 
 package embedded
 
-import (
-	"errors"
-	"io/fs"
-)
+import "io/fs"
 
-// FS reports that this build carries no model.
-func FS() (fs.FS, error) {
-	return nil, errors.New("embedded: this binary was built with the tag noembed and carries no model; pass --model DIR or build without the tag")
-}
+// FS returns ErrAbsent: this build carries no model.
+func FS() (fs.FS, error) { return nil, ErrAbsent }
