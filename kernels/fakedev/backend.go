@@ -87,7 +87,7 @@ func (be *Backend) usable(what string) error {
 	}
 	if be.capture != nil {
 		err := fmt.Errorf("%s: not allowed while a program is captured", what)
-		be.capture.fail(err)
+		be.capture.Fail(err)
 		return err
 	}
 	return nil

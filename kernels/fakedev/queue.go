@@ -54,7 +54,7 @@ func (q *queue) push(c command, err error) {
 		c.err = fmt.Errorf("%s: %w", c.name, err)
 	}
 	if q.be.capture != nil {
-		q.be.capture.fail(fmt.Errorf("%s: recorded on the device's queue while a program is captured", c.name))
+		q.be.capture.Fail(fmt.Errorf("%s: recorded on the device's queue while a program is captured", c.name))
 		return
 	}
 	q.pending = append(q.pending, c)
@@ -117,7 +117,7 @@ func (q *queue) deliver(seq uint64) {
 func (q *queue) WaitFor(seq uint64) error {
 	if q.be.capture != nil {
 		err := fmt.Errorf("wait: not allowed while a program is captured")
-		q.be.capture.fail(err)
+		q.be.capture.Fail(err)
 		return err
 	}
 	if seq > q.recorded() {
@@ -171,8 +171,8 @@ func (q *queue) Capture(key kernels.GraphKey, body func(kernels.Queue)) (kernels
 	q.be.capture = c
 	defer func() { q.be.capture = nil }()
 	body(c)
-	if c.err != nil {
-		return kernels.Program{}, fmt.Errorf("capture %s: %w", key.Name, c.err)
+	if c.Failure() != nil {
+		return kernels.Program{}, fmt.Errorf("capture %s: %w", key.Name, c.Failure())
 	}
 	p := program{commands: c.commands}
 	err := q.be.open(func() (err error) {

@@ -1,8 +1,6 @@
 package ranks
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"exacta.dev/exacta/kernels"
@@ -28,25 +26,19 @@ type part struct {
 
 // capture is the queue that the body of Queue.Capture records on.
 type capture struct {
+	kernels.Capturing
 	be       *Backend
 	commands []command
-	err      error // the first
 }
 
 var _ kernels.Queue = (*capture)(nil)
-
-func (c *capture) fail(err error) {
-	if c.err == nil {
-		c.err = err
-	}
-}
 
 func (c *capture) add(run func(l *local)) { c.commands = append(c.commands, command{local: run}) }
 
 // meeting adds an operation of all ranks, if it fits.
 func (c *capture) meeting(err error, run func(q *queue)) {
 	if err != nil {
-		c.fail(err)
+		c.Fail(err)
 		return
 	}
 	c.commands = append(c.commands, command{meet: run})
@@ -142,33 +134,4 @@ func (c *capture) Save(cs kernels.Caches, slot, snapshot int) {
 // Restore captures the copy of a snapshot to a slot.
 func (c *capture) Restore(cs kernels.Caches, slot, snapshot, length int) {
 	c.add(func(l *local) { l.Restore(cs, slot, snapshot, length) })
-}
-
-var errInCapture = errors.New("not allowed while a program is captured")
-
-// Write fails the capture.
-func (c *capture) Write(kernels.Buf, []byte) { c.fail(fmt.Errorf("write: %w", errInCapture)) }
-
-// Read fails the capture.
-func (c *capture) Read([]byte, kernels.Buf) kernels.Ticket {
-	c.fail(fmt.Errorf("read: %w", errInCapture))
-	return kernels.Ticket{Q: c}
-}
-
-// Run fails the capture: programs don't nest.
-func (c *capture) Run(kernels.Program) { c.fail(fmt.Errorf("run: %w", errInCapture)) }
-
-// Capture fails the capture around it.
-func (c *capture) Capture(kernels.GraphKey, func(kernels.Queue)) (kernels.Program, error) {
-	c.fail(fmt.Errorf("capture: %w", errInCapture))
-	return kernels.Program{}, c.err
-}
-
-// Err fails the capture: it would wait.
-func (c *capture) Err() error { return c.WaitFor(0) }
-
-// WaitFor fails the capture.
-func (c *capture) WaitFor(uint64) error {
-	c.fail(fmt.Errorf("wait: %w", errInCapture))
-	return c.err
 }

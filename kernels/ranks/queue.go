@@ -77,8 +77,8 @@ func (q *queue) Capture(key kernels.GraphKey, body func(kernels.Queue)) (kernels
 	}
 	c := &capture{be: q.be}
 	body(c)
-	if c.err != nil {
-		return kernels.Program{}, fmt.Errorf("ranks: capture %s: %w", key.Name, c.err)
+	if c.Failure() != nil {
+		return kernels.Program{}, fmt.Errorf("ranks: capture %s: %w", key.Name, c.Failure())
 	}
 	p, err := q.compile(key, c.commands)
 	if err != nil {

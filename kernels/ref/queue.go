@@ -167,8 +167,8 @@ func (q *queue) Capture(key kernels.GraphKey, body func(kernels.Queue)) (kernels
 	defer func() { q.capturing = false }()
 	rec := newCapture(q.be)
 	body(rec)
-	if rec.err != nil {
-		return kernels.Program{}, fmt.Errorf("capture %s: %w", key.Name, rec.err)
+	if rec.Failure() != nil {
+		return kernels.Program{}, fmt.Errorf("capture %s: %w", key.Name, rec.Failure())
 	}
 	id := handles.Add(1)
 	q.programs[id] = program{key: key, ops: rec.ops}
