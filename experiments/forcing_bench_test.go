@@ -31,7 +31,8 @@ func BenchmarkTeacherForcing(b *testing.B) {
 	lab := s.lab()
 	defer lab.Close()
 	const prompt = 256
-	rows, err := newFeederOf(s.m, cfg.Context, forceChunk)
+	most := lab.forceChunk()
+	rows, err := newFeederOf(s.m, cfg.Context, most)
 	require.NoError(b, err)
 	defer rows.close()
 	var forced, scored, last time.Duration
@@ -39,11 +40,11 @@ func BenchmarkTeacherForcing(b *testing.B) {
 		from := time.Now()
 		require.NoError(b, lab.Force(b.Context(), ids, prompt-1, false, func(audit.Row) error { return nil }))
 		forced += time.Since(from)
-		require.NoError(b, s.m.Reserve(forceChunk, forceChunk))
+		require.NoError(b, s.m.Reserve(most, most))
 		from = time.Now()
 		rows.reset()
-		for at := 0; at < len(ids); at += forceChunk {
-			chunk := ids[at:min(len(ids), at+forceChunk)]
+		for at := 0; at < len(ids); at += most {
+			chunk := ids[at:min(len(ids), at+most)]
 			out := rows.forward(at, chunk, min(len(chunk), max(0, prompt-1-at)))
 			if out.Logits.Rows > 0 {
 				rows.be.Queue().Stats(lab.stats.Top(int(out.Logits.Rows)), out.Logits, s.entry.Vocab(), true)

@@ -183,43 +183,53 @@ func (l *Lab) Force(ctx context.Context, ids []int32, first int, logits bool, ea
 		return fmt.Errorf("teacher forcing: %d tokens are more than the context of %d", len(ids), l.cfg.Context)
 	}
 	f := l.force
-	if err := f.m.Reserve(forceChunk, forceChunk); err != nil {
+	most := l.forceChunk()
+	if err := f.m.Reserve(most, most); err != nil {
 		return err
 	}
 	f.reset()
-	for from := 0; from < len(ids); from += forceChunk {
+	for from := 0; from < len(ids); from += most {
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
-		chunk := ids[from:min(len(ids), from+forceChunk)]
+		chunk := ids[from:min(len(ids), from+most)]
 		want := min(len(chunk), max(0, first-from)) // first wanted row of the chunk
-		if err := l.forceRows(from, chunk, want, logits, each); err != nil {
+		if err := l.forcePass(from, chunk, want, logits, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// forceChunk is the most rows of a pass of Force, forceSlack the positions past
-// the context that drafts may touch.
 const (
-	forceChunk = 256
+	// forceRows is the most rows of a pass of Force, as many as the engine
+	// reads of a prompt at a time, forceLogits the most logits of one.
+	forceRows   = 512
+	forceLogits = 40 << 20
+	// forceSlack is the positions past the context that drafts may touch.
 	forceSlack = kernels.WindowTokens - 1
 )
+
+// forceChunk is the most rows of a pass of Force with this model.
+func (l *Lab) forceChunk() int {
+	fit := forceLogits / l.cfg.Model.Config.VocabSize
+	return min(forceRows, max(kernels.PageTokens, fit/kernels.PageTokens*kernels.PageTokens))
+}
 
 func (l *Lab) openForce() (err error) {
 	if l.force != nil {
 		return nil
 	}
-	if l.force, err = newFeederOf(l.cfg.Model, l.cfg.Context+forceSlack, forceChunk); err != nil {
+	most := l.forceChunk()
+	if l.force, err = newFeederOf(l.cfg.Model, l.cfg.Context+forceSlack, most); err != nil {
 		return err
 	}
-	l.host = make([]int32, forceChunk*kernels.StatCols)
-	l.stats, err = l.force.be.Alloc(kernels.Tables, kernels.I32, forceChunk, kernels.StatCols)
+	l.host = make([]int32, most*kernels.StatCols)
+	l.stats, err = l.force.be.Alloc(kernels.Tables, kernels.I32, most, kernels.StatCols)
 	return err
 }
 
-func (l *Lab) forceRows(from int, chunk []int32, want int, logits bool, each func(audit.Row) error) error {
+func (l *Lab) forcePass(from int, chunk []int32, want int, logits bool, each func(audit.Row) error) error {
 	f, q, n := l.force, l.force.be.Queue(), len(chunk)-want
 	out := f.forward(from, chunk, want)
 	if n == 0 {
