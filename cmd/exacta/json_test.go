@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		{"score", object(t, "score", "--ids", "1,2", "--continue", "1"), []string{"positions", "top", "continuation"}},
 		{"stats", object(t, "stats", dir), []string{"points"}},
 		{"audit", object(t, "audit", dir), []string{"tokens"}},
+		{"hidden", object(t, "hidden", "--limit", "2", "--length", "9", "--out", filepath.Join(t.TempDir(), "states")), []string{"files"}},
 		{"bench", object(t, "bench", "kernels", "--rounds", "1", "--steps", "1", "--prompt", "4", "--context", "34"), nil},
 	} {
 		help := fine(t, c.command, "--help")
