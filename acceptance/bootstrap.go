@@ -25,6 +25,8 @@ type Comparison struct {
 	Seed       uint64       `json:"seed"`
 	Generator  string       `json:"generator"`
 	Confidence float64      `json:"confidence"`
+	LossyA     bool         `json:"lossy_a"` // the rule of that side is
+	LossyB     bool         `json:"lossy_b"`
 	Simulated  bool         `json:"simulated"` // both sides are
 	SimulatedA string       `json:"simulation_a"`
 	SimulatedB string       `json:"simulation_b"`
@@ -91,7 +93,7 @@ func PairedBootstrap(a, b *Side, o Resamples) (*Comparison, error) {
 	boot := newBoot(a, b, ids)
 	c := &Comparison{
 		A: a.Point, B: b.Point, Prompts: len(ids), Resamples: o.Number, Seed: o.Seed, Generator: "splitmix64", Confidence: o.Confidence,
-		Simulated: a.Simulated, SimulatedA: a.Simulation, SimulatedB: b.Simulation,
+		LossyA: a.Lossy, LossyB: b.Lossy, Simulated: a.Simulated, SimulatedA: a.Simulation, SimulatedB: b.Simulation,
 	}
 	if len(ids) < fewPrompts {
 		c.Note = fmt.Sprintf("%d prompts are too few: percentile intervals of fewer than %d are too narrow", len(ids), fewPrompts)

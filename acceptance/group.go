@@ -82,13 +82,17 @@ func ByClass(prompts Prompts) func(*engine.Record) string {
 // ByStrategy is drafter, rule and the draft length that was planned for the
 // step, as "mtp/greedy/k4". Where acceptance was simulated, "simulated/" is
 // before that and what was asked for behind, so that real and simulated
-// acceptance, or two simulations, never share a line. Prefill has no draft
+// acceptance, or two simulations, never share a line. Before a lossy rule "lossy/"
+// stands in the same way. Prefill has no draft
 // length and is left out.
 func ByStrategy(r *engine.Record) string {
 	if r.Phase != engine.Decode {
 		return ""
 	}
 	key := fmt.Sprintf("%s/%s/k%d", r.Drafter, r.Rule, r.KPlanned)
+	if r.Lossy {
+		key = "lossy/" + key
+	}
 	if r.Simulated {
 		key = "simulated/" + key
 		if r.Simulation != "" {

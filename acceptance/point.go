@@ -39,7 +39,8 @@ func ParsePoint(name string) Point {
 	p.Plain = strings.HasPrefix(name, "plain.")
 	if rest, n, ok := cutNumber(p.Name, ".c"); ok {
 		p.Concurrency = n
-		p.Rule = rest[strings.LastIndexByte(rest, '.')+1:]
+		at, _, _ := strings.Cut(rest, ":") // settings of the rule may have dots
+		p.Rule = rest[strings.LastIndexByte(at, '.')+1:]
 	}
 	return p
 }

@@ -9,7 +9,7 @@ import (
 
 // SchemaVersion is the version of the record columns. It changes whenever a
 // column does; a Reader accepts its own version only.
-const SchemaVersion = "3"
+const SchemaVersion = "4"
 
 // Keys of the file metadata.
 const (
@@ -46,6 +46,7 @@ type row struct {
 	NextKind              string    `parquet:"next_kind,dict"`
 	EmittedIDs            []int32   `parquet:"emitted_ids,list"`
 	Emitted               int32     `parquet:"emitted"`
+	Lossy                 bool      `parquet:"lossy"`
 	Simulated             bool      `parquet:"simulated"`
 	Simulation            string    `parquet:"simulation,dict"`
 	RealAccepted          int32     `parquet:"real_accepted"`
@@ -84,7 +85,7 @@ func toRow(run string, r *engine.Record) row {
 		Cached: r.Cached, Preemptions: r.Preemptions, Drafter: r.Drafter, Rule: r.Rule, KPlanned: r.KPlanned,
 		KExecuted: r.KExecuted, TreeNodes: r.TreeNodes, ProposedIDs: r.ProposedIDs, Parents: r.Parents, TargetIDs: r.TargetIDs,
 		Accepted: int32(r.Accepted), NextID: r.NextID, NextKind: string(r.NextKind), EmittedIDs: r.EmittedIDs,
-		Emitted: int32(r.Emitted()), Simulated: r.Simulated, Simulation: r.Simulation, RealAccepted: int32(r.RealAccepted), RealNextID: r.RealNextID,
+		Emitted: int32(r.Emitted()), Lossy: r.Lossy, Simulated: r.Simulated, Simulation: r.Simulation, RealAccepted: int32(r.RealAccepted), RealNextID: r.RealNextID,
 		ForcedAccepted: int32(r.ForcedAccepted), RankHashes: r.RankHashes, Gaps: r.Gaps, Hashes: r.Hashes,
 		DraftNs: r.DraftNs, VerifyNs: r.VerifyNs, TotalNs: r.TotalNs,
 		DraftWorkOps: r.DraftWork.Ops, TargetWorkOps: r.TargetWork.Ops,
@@ -106,7 +107,7 @@ func (w *row) record() *engine.Record {
 		Cached: w.Cached, Preemptions: w.Preemptions, Drafter: w.Drafter, Rule: w.Rule, KPlanned: w.KPlanned,
 		KExecuted: w.KExecuted, TreeNodes: w.TreeNodes, ProposedIDs: w.ProposedIDs, Parents: w.Parents, TargetIDs: w.TargetIDs,
 		Accepted: engine.Accepted(w.Accepted), NextID: w.NextID, NextKind: engine.NextKind(w.NextKind), EmittedIDs: w.EmittedIDs,
-		Simulated: w.Simulated, Simulation: w.Simulation, RealAccepted: engine.Accepted(w.RealAccepted), RealNextID: w.RealNextID, ForcedAccepted: engine.Accepted(w.ForcedAccepted),
+		Lossy: w.Lossy, Simulated: w.Simulated, Simulation: w.Simulation, RealAccepted: engine.Accepted(w.RealAccepted), RealNextID: w.RealNextID, ForcedAccepted: engine.Accepted(w.ForcedAccepted),
 		RankHashes: w.RankHashes, Gaps: w.Gaps, Hashes: w.Hashes, DraftNs: w.DraftNs, VerifyNs: w.VerifyNs, TotalNs: w.TotalNs,
 		DraftWork:  kernels.Counters{Ops: w.DraftWorkOps, Launches: w.DraftWorkLaunches, MatMulRows: w.DraftWorkMatMulRows, MACs: w.DraftWorkMACs, WeightBytes: w.DraftWorkWeightBytes, AttendRows: w.DraftWorkAttendRows, KVTokens: w.DraftWorkKVTokens, DeltaRows: w.DraftWorkDeltaRows, LogitRows: w.DraftWorkLogitRows},
 		TargetWork: kernels.Counters{Ops: w.TargetWorkOps, Launches: w.TargetWorkLaunches, MatMulRows: w.TargetWorkMatMulRows, MACs: w.TargetWorkMACs, WeightBytes: w.TargetWorkWeightBytes, AttendRows: w.TargetWorkAttendRows, KVTokens: w.TargetWorkKVTokens, DeltaRows: w.TargetWorkDeltaRows, LogitRows: w.TargetWorkLogitRows},

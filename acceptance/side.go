@@ -16,6 +16,7 @@ type Side struct {
 	// that they come from.
 	Prompts    map[string]*PromptSums
 	Requests   map[string]bool
+	Lossy      bool
 	Simulated  bool
 	Simulation string
 }
@@ -49,6 +50,7 @@ func (s *Side) Add(r *engine.Record) {
 	if !s.Requests[r.Request] {
 		s.Requests[r.Request] = true
 	}
+	s.Lossy = s.Lossy || r.Lossy
 	if r.Simulated && !s.Simulated {
 		s.Simulated, s.Simulation = true, r.Simulation
 	}

@@ -20,6 +20,7 @@ type Speedup struct {
 	Point       string `json:"point"`
 	Plain       string `json:"plain"` // the point that it is compared with
 	Concurrency int    `json:"concurrency"`
+	Lossy       bool   `json:"lossy"`
 	Simulated   bool   `json:"simulated"`
 	Simulation  string `json:"simulation"`
 	// AcceptLength is over all verifications, those beside prefill included.
@@ -62,7 +63,7 @@ func Speedups(g *Group) []Speedup {
 		plain := plainOf(g, p)
 		if plain == "" {
 			s := g.By[name]
-			out = append(out, Speedup{Point: name, Concurrency: p.Concurrency, Simulated: s.Simulated, Simulation: s.Simulation, Why: "the run has no plain point at this concurrency"})
+			out = append(out, Speedup{Point: name, Concurrency: p.Concurrency, Lossy: s.Lossy, Simulated: s.Simulated, Simulation: s.Simulation, Why: "the run has no plain point at this concurrency"})
 			continue
 		}
 		s := NewSpeedup(g.By[name], g.By[plain])
@@ -91,7 +92,7 @@ func plainOf(g *Group, p Point) string {
 // left empty.
 func NewSpeedup(point, plain *Stats) Speedup {
 	c, base := point.Costs(), plain.Costs()
-	out := Speedup{Simulated: point.Simulated, Simulation: point.Simulation}
+	out := Speedup{Lossy: point.Lossy, Simulated: point.Simulated, Simulation: point.Simulation}
 	switch {
 	case base.Steps == 0 || base.TotalNs == 0 || base.Emitted == 0:
 		out.Why = "the plain point has no step without prefill"

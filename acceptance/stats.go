@@ -12,6 +12,7 @@ type Stats struct {
 	Counts
 	Steps        int64               // records
 	Emitted      Sum[engine.Emitted] // by all records
+	Lossy        bool                // any record was of a lossy rule
 	Simulated    bool                // any record was simulated
 	Simulation   string              // what the first of them was asked for
 	Preemptions  int64
@@ -32,6 +33,7 @@ type requestSums struct {
 // Add takes one record; records come in the order of their steps.
 func (s *Stats) Add(r *engine.Record) {
 	s.Steps++
+	s.Lossy = s.Lossy || r.Lossy
 	if r.Simulated && !s.Simulated {
 		s.Simulated, s.Simulation = true, r.Simulation
 	}

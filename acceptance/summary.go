@@ -47,8 +47,10 @@ type Acceptance struct {
 	Histogram            []int64   `json:"histogram"` // verifications by accepted drafts
 	Preemptions          int64     `json:"preemptions"`
 	CachedTokens         int64     `json:"cached_tokens"`
-	Simulated            bool      `json:"simulated"`
-	Simulation           string    `json:"simulation"` // what it was asked for; empty unless simulated
+	// Lossy says that the rule accepts what the target would not have said.
+	Lossy      bool   `json:"lossy"`
+	Simulated  bool   `json:"simulated"`
+	Simulation string `json:"simulation"` // what it was asked for; empty unless simulated
 }
 
 // Summary is Stats as figures, for JSON: acceptance and the times of steps. The
@@ -74,7 +76,7 @@ func (s *Stats) Acceptance() Acceptance {
 		AcceptLengthPerToken: ratio(s.Squares, int64(s.AcceptLengths)), EmittedPerVerification: s.Verified.Per(s.Verifications),
 		DraftAcceptRate:      s.Accepted.Per(int64(s.Proposed)),
 		AcceptanceByPosition: []float64{}, Conditional: []float64{}, Histogram: append([]int64{}, s.Histogram...),
-		Preemptions: s.Preemptions, CachedTokens: s.CachedTokens, Simulated: s.Simulated, Simulation: s.Simulation,
+		Preemptions: s.Preemptions, CachedTokens: s.CachedTokens, Lossy: s.Lossy, Simulated: s.Simulated, Simulation: s.Simulation,
 	}
 	out.AcceptLengthMacro, out.AcceptLengthTokenWeighted = s.overRequests()
 	for i, n := range s.Reached {

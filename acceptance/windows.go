@@ -38,6 +38,7 @@ type Windows struct {
 type windowed struct {
 	windows    []*Counts // nil where nothing was verified
 	passes     passes
+	lossy      bool
 	simulated  bool
 	simulation string
 }
@@ -58,6 +59,7 @@ type Window struct {
 	DraftAcceptRate float64              `json:"draft_accept_rate"`
 	Passes          int                  `json:"passes"` // rounds that it pools
 	Positions       []Position           `json:"positions"`
+	Lossy           bool                 `json:"lossy"`
 	Simulated       bool                 `json:"simulated"`
 	Simulation      string               `json:"simulation"`
 }
@@ -100,6 +102,7 @@ func (w *Windows) Add(r *engine.Record) error {
 		p.windows[i] = &Counts{}
 	}
 	p.windows[i].Verification(r)
+	p.lossy = p.lossy || r.Lossy
 	if r.Simulated && !p.simulated {
 		p.simulated, p.simulation = true, r.Simulation
 	}
@@ -147,7 +150,7 @@ func (w *Windows) Lines(confidence float64) ([]Window, error) {
 				Point: name, From: from, To: from + w.bucket, Verifications: c.Verifications,
 				Proposed: c.Proposed, Accepted: c.Accepted, Emitted: c.Verified,
 				AcceptLength: c.AcceptLengths.Per(c.Verifications), DraftAcceptRate: c.Accepted.Per(int64(c.Proposed)),
-				Passes: len(p.passes.names), Positions: c.Positions(confidence, len(p.passes.names)), Simulated: p.simulated, Simulation: p.simulation,
+				Passes: len(p.passes.names), Positions: c.Positions(confidence, len(p.passes.names)), Lossy: p.lossy, Simulated: p.simulated, Simulation: p.simulation,
 			})
 		}
 		if all.Mixed() {

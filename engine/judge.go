@@ -285,7 +285,7 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		Request: it.seq.req.ID, Sequence: it.seq.id, Step: e.step, SeqStep: it.seq.seqStep, Phase: Prefill,
 		Batch: int32(b.Spans), BatchRows: int32(b.Rows), PrefillTokens: int32(e.w.prefill),
 		Position: int32(it.plan.Start), Rows: int32(len(it.tokens)), Cached: it.seq.cached, Preemptions: it.seq.preemptions,
-		Drafter: "none", Rule: it.seq.rule.Name(), KPlanned: int32(it.planned), KExecuted: int32(it.draft.Depth()),
+		Drafter: "none", Rule: it.seq.rule.Name(), Lossy: Lossy(it.seq.rule), KPlanned: int32(it.planned), KExecuted: int32(it.draft.Depth()),
 		TreeNodes: int32(len(it.draft.Tokens)), TargetIDs: it.verdict.Targets,
 		Accepted: it.verdict.Accepted, NextID: it.verdict.Next, NextKind: it.verdict.Kind, EmittedIDs: slices.Clone(it.emit),
 		RealAccepted: it.verdict.Accepted, RealNextID: it.verdict.Next, ForcedAccepted: it.verdict.Accepted,

@@ -65,6 +65,10 @@ type Record struct {
 	NextKind   NextKind
 	EmittedIDs []int32 // tokens that reached the client in this step, in order
 
+	// Lossy says that the rule is one whose output is not the target's; see
+	// the function Lossy.
+	Lossy bool
+
 	Simulated      bool
 	Simulation     string   // what the simulation was asked for; "" when not simulated
 	RealAccepted   Accepted // what the real rule decided

@@ -63,3 +63,12 @@ type Verifier interface {
 	// Verify decides. It must be a function of its argument alone.
 	Verify(v *Verification) (Verdict, error)
 }
+
+// Lossy reports whether a rule says of itself, by a method Lossy, that it accepts
+// drafts which the target would not have said: its output is neither that of plain
+// decoding nor of its distribution, whatever the request's parameters. Every record
+// of such a rule is stamped, and nothing that it took part in is called exact.
+func Lossy(rule Verifier) bool {
+	l, ok := rule.(interface{ Lossy() bool })
+	return ok && l.Lossy()
+}

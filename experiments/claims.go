@@ -47,7 +47,7 @@ func claims(sum *Summary) (out map[string]audit.Claim, cut bool) {
 	out = map[string]audit.Claim{}
 	for _, r := range sum.Runs {
 		out[r.Point.String()] = audit.Claim{
-			Tokens: int64(r.Tokens), AcceptLength: r.AcceptLength, AcceptanceByPosition: r.AcceptanceByPosition, Simulated: r.Simulated, Exact: r.Exact,
+			Tokens: int64(r.Tokens), AcceptLength: r.AcceptLength, AcceptanceByPosition: r.AcceptanceByPosition, Lossy: r.Lossy, Simulated: r.Simulated, Exact: r.Exact,
 			Speeds: &audit.Speeds{
 				Plain: plain[r.Concurrency], Seconds: r.Seconds, TokS: r.TokS, RatioToPlain: r.RatioToPlain, DecodeTokS: r.DecodeTokS, DecodeRatio: r.DecodeRatio,
 				FreshAcceptLength: r.FreshAcceptLength, Repeated4Grams: r.Repeated4Grams, FreshRatio: r.FreshRatio, RealAcceptLength: r.RealAcceptLength,
@@ -79,6 +79,8 @@ func disagree(dir string, cfg Config, prompts []Prompt, sum *Summary, meta accep
 	switch {
 	case sum.Prompts != len(prompts):
 		out = append(out, fmt.Sprintf("summary.json reports %d prompts; prompts.jsonl has %d", sum.Prompts, len(prompts)))
+	case sum.Lossy != (len(cfg.lossy()) > 0):
+		out = append(out, fmt.Sprintf("summary.json says lossy: %v; the lossy rules of config.yaml are %q", sum.Lossy, cfg.lossy()))
 	case sum.Simulated != simulates:
 		out = append(out, fmt.Sprintf("summary.json says simulated: %v; config.yaml asks for a simulation: %v", sum.Simulated, simulates))
 	}

@@ -7,16 +7,18 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
 )
 
-// provenance collects what is needed to say later what a run was.
+// provenance collects what is needed to say later what a run was. Rules that are
+// lossy are named.
 func provenance(s *session, version string) map[string]string {
 	info := s.be.Info()
 	host, _ := os.Hostname()
-	return map[string]string{
+	p := map[string]string{
 		"version":    version,
 		"revision":   revision(),
 		"config":     configHash(s.cfg),
@@ -33,6 +35,10 @@ func provenance(s *session, version string) map[string]string {
 		"model_hash": s.entry.Hash,
 		"started":    time.Now().UTC().Format(time.RFC3339),
 	}
+	if rules := s.cfg.lossy(); len(rules) > 0 {
+		p["lossy"] = strings.Join(rules, "; ")
+	}
+	return p
 }
 
 // revision is the source revision that the binary was built from, with a plus

@@ -120,7 +120,7 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 	if r.dir, err = makeDir(o.Dir, cfg.Name); err != nil {
 		return nil, err
 	}
-	sum = &Summary{Name: cfg.Name, Dir: r.dir, Provenance: provenance(s, o.Version), Prompts: len(s.prompts), Simulated: r.simulates()}
+	sum = &Summary{Name: cfg.Name, Dir: r.dir, Provenance: provenance(s, o.Version), Prompts: len(s.prompts), Simulated: r.simulates(), Lossy: len(r.cfg.lossy()) > 0}
 	if err := r.begin(sum); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package experiments
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
@@ -81,14 +82,15 @@ func (s *session) close() error {
 // each strategy with each k.
 func (c *Config) points() []Point {
 	var out []Point
+	base := named(c.Rule)
 	for _, n := range c.Concurrency {
-		out = append(out, Point{Strategy: -1, Drafter: "none", Rule: c.Rule, Concurrency: n})
+		out = append(out, Point{Strategy: -1, Drafter: "none", Rule: base, Concurrency: n})
 		for i, s := range c.Strategies {
-			rule := s.Rule
-			if rule == "" {
-				rule = c.Rule
+			rule := base
+			if s.Rule != "" {
+				rule = named(s.Rule)
 			}
-			if s.Drafter == "none" && rule == c.Rule {
+			if s.Drafter == "none" && rule == base {
 				continue // the baseline
 			}
 			ks := s.K
@@ -106,6 +108,25 @@ func (c *Config) points() []Point {
 		}
 	}
 	return out
+}
+
+// named is a rule's name as records have it: of its settings, those that are not
+// the defaults.
+func named(rule string) string {
+	if r, err := verify.New(rule); err == nil { // validated
+		return r.Name()
+	}
+	return rule
+}
+
+// lossy lists the lossy rules among those of the points.
+func (c *Config) lossy() (names []string) {
+	for _, p := range c.points() {
+		if rule, err := p.rule(); err == nil && engine.Lossy(rule) && !slices.Contains(names, p.Rule) {
+			names = append(names, p.Rule)
+		}
+	}
+	return names
 }
 
 // engine makes the engine of a point.

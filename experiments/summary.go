@@ -78,9 +78,12 @@ type PointResult struct {
 	// Exact says that every token and the hash of every committed logits row
 	// equals the plain run of one sequence; null where that is not the
 	// rule's promise (sampling with rejection), and in a run with simulated
-	// points, whose other points are only ever told to be false.
-	Exact       *bool   `json:"exact"`
-	FirstDiff   string  `json:"first_difference,omitempty"`
+	// points or lossy rules, whose other points are only ever told to be false.
+	Exact     *bool  `json:"exact"`
+	FirstDiff string `json:"first_difference,omitempty"`
+	// Lossy says that the rule accepts drafts that the target would not have
+	// said: the output is not the target's.
+	Lossy       bool    `json:"lossy"`
 	Simulated   bool    `json:"simulated"`
 	StepMs      float64 `json:"step_ms"` // mean time of a decode step
 	Preemptions int     `json:"preemptions"`
@@ -109,6 +112,7 @@ type Summary struct {
 	Prompts     int               `json:"prompts"`
 	Interrupted bool              `json:"interrupted"`
 	Simulated   bool              `json:"simulated"` // some point is: nothing in the run is called exact
+	Lossy       bool              `json:"lossy"`     // some rule is: likewise
 	Runs        []PointResult     `json:"runs"`
 	// Warnings are what drafters reported and the run survived, each once.
 	Warnings []string `json:"warnings,omitempty"`
@@ -135,12 +139,16 @@ func (s *Summary) write(dir string) error {
 
 // Table prints the results as text. The last column says whether the output is
 // plain decoding's; in a run with simulated points, of which nothing of the kind
-// may be read, it has the rule's own accept length instead.
+// may be read, it has the rule's own accept length instead, and in one with lossy
+// rules which outputs are lossy or wrong.
 func (s *Summary) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	last := "exact"
-	if s.Simulated {
+	switch {
+	case s.Simulated:
 		last = "real accept length"
+	case s.Lossy:
+		last = "output"
 	}
 	fmt.Fprintln(w, "strategy\tk\trule\tin flight\ttok/s\tx plain\tdecode x plain\tfresh x plain\taccept length\tfresh\tacceptance by position\tdraft share\t"+last)
 	for _, r := range s.Runs {
@@ -153,7 +161,7 @@ func (s *Summary) Table(out io.Writer) error {
 			fresh = fmt.Sprintf("%.2f", *r.FreshRatio)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%s\t%.0f%%\t%s\n",
-			name, r.drafts(), r.Rule, r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, positions(r.AcceptanceByPosition), 100*r.DraftShare, s.lastColumn(r))
+			name, r.drafts(), r.ruleLabel(), r.Concurrency, r.TokS, r.RatioToPlain, r.DecodeRatio, fresh, r.AcceptLength, r.FreshAcceptLength, positions(r.AcceptanceByPosition), 100*r.DraftShare, s.lastColumn(r))
 	}
 	if err := errors.Join(w.Flush(), s.classTable(out)); err != nil {
 		return err
@@ -164,6 +172,9 @@ func (s *Summary) Table(out io.Writer) error {
 	if s.Simulated {
 		fmt.Fprintln(out, "simulated: accept lengths marked so were drawn, not decided; speeds are all that this run shows")
 	}
+	if s.Lossy {
+		fmt.Fprintln(out, "lossy: rules marked so accept drafts that the target would not have said; their output is not the target's, and nothing in this run is compared for more than speed")
+	}
 	for _, r := range s.Runs {
 		if r.FirstDiff != "" {
 			fmt.Fprintf(out, "%s: %s\n", r.Point, r.FirstDiff)
@@ -172,10 +183,26 @@ func (s *Summary) Table(out io.Writer) error {
 	return nil
 }
 
+// ruleLabel is the rule as tables show it.
+func (r *PointResult) ruleLabel() string {
+	if r.Lossy {
+		return r.Rule + " (lossy)"
+	}
+	return r.Rule
+}
+
 // lastColumn is a line's verdict or, in a run with simulated points, the accept
 // length of the rule itself.
 func (s *Summary) lastColumn(r PointResult) string {
 	switch {
+	case s.Lossy && !s.Simulated:
+		switch {
+		case r.Lossy:
+			return "LOSSY"
+		case r.Exact != nil && !*r.Exact:
+			return "NOT PLAIN'S"
+		}
+		return "n/a"
 	case !s.Simulated && (r.Exact == nil || r.Simulated):
 		return "n/a"
 	case !s.Simulated:
@@ -205,7 +232,7 @@ func (s *Summary) classTable(out io.Writer) error {
 				if c.Class != class {
 					continue
 				}
-				fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.0f%%\n", head, class, r.Drafter, r.drafts(), r.Rule,
+				fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.0f%%\n", head, class, r.Drafter, r.drafts(), r.ruleLabel(),
 					c.TokS, c.RatioToPlain, c.AcceptLength, positions(c.AcceptanceByPosition), 100*c.DraftShare)
 				head = ""
 			}

@@ -17,7 +17,7 @@ func (r *runner) table() []PointResult {
 		sum := st.stats.Summary()
 		res := PointResult{
 			Point: p, Tokens: int(sum.Emitted), AcceptLength: sum.AcceptLength, AcceptanceByPosition: sum.AcceptanceByPosition,
-			Seconds: st.seconds, DraftShare: sum.DraftShare, Simulated: sum.Simulated, StepMs: sum.DecodeStepMs, Preemptions: int(sum.Preemptions),
+			Seconds: st.seconds, DraftShare: sum.DraftShare, Lossy: sum.Lossy, Simulated: sum.Simulated, StepMs: sum.DecodeStepMs, Preemptions: int(sum.Preemptions),
 		}
 		res.Repeated4Grams, res.FreshAcceptLength = st.fresh.RepeatedShare(), st.fresh.AcceptLength()
 		var speed, ratio, decode, fresh []float64
@@ -43,9 +43,9 @@ func (r *runner) table() []PointResult {
 			real := sum.RealAccepted.Per(sum.Verifications) + 1
 			res.RealAcceptLength = &real
 		}
-		// In a run with simulated points nothing is called exact, but what
-		// is not is still told.
-		if rule, err := p.rule(); err == nil && rule.Exact(r.cfg.Sampling.Params(0)) && !(st.exact && r.simulates()) {
+		// In a run with simulated points or lossy rules nothing is called
+		// exact, but what is not is still told.
+		if rule, err := p.rule(); err == nil && rule.Exact(r.cfg.Sampling.Params(0)) && !(st.exact && (r.simulates() || len(r.cfg.lossy()) > 0)) {
 			exact := st.exact
 			res.Exact, res.FirstDiff = &exact, st.firstDiff
 		}

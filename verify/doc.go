@@ -37,6 +37,15 @@
 // Block verification sees the longest branch. A chain is the tree with one
 // branch, and nothing here treats it apart.
 //
+// Two rules promise neither, for research: typical (typical acceptance, Cai et al.
+// 2024, arXiv:2401.10774) and threshold accept drafts that the target finds likely
+// enough. They say so by a method Lossy (engine.Lossy), records and tables are
+// stamped with it, and Exact is false for them at any temperature. How a draft was
+// drawn does not matter to them; the token after the drafts, and every token of a
+// step without, is plain decoding's, so that at the limits of their settings they
+// are coupled, which the tests hold them to. Rules with settings are named with
+// them, "typical:epsilon=0.2" ([Settings]).
+//
 // At temperature 0 coupled and rejection are greedy. The greedy rule refuses
 // requests that sample, instead of quietly committing the argmax ([Serves]).
 //

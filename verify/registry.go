@@ -15,8 +15,24 @@ type Info struct {
 	Name string
 	// Summary is one sentence for users.
 	Summary string
-	// New returns a rule for one engine; rules may keep scratch memory.
+	// New returns a rule for one engine; rules may keep scratch memory. It is
+	// nil where there are Settings.
 	New func() engine.Verifier
+	// Settings returns the configuration with its defaults; nil where the
+	// rule has none.
+	Settings func() Settings
+}
+
+// Lossy says that the rule's output is neither that of plain decoding nor of its
+// distribution; see engine.Lossy.
+func (i Info) Lossy() bool { return engine.Lossy(i.rule()) }
+
+// rule makes the rule with its defaults.
+func (i Info) rule() engine.Verifier {
+	if i.Settings != nil {
+		return i.Settings().Rule()
+	}
+	return i.New()
 }
 
 var registry = map[string]Info{}
@@ -24,19 +40,31 @@ var registry = map[string]Info{}
 // Register adds a rule, from an init function. A name that is empty or taken is
 // a mistake in the program and panics.
 func Register(i Info) {
-	if _, taken := registry[i.Name]; taken || i.Name == "" || i.New == nil {
-		panic(fmt.Sprintf("verify: rule %q is registered twice, or without name or constructor", i.Name))
+	if _, taken := registry[i.Name]; taken || i.Name == "" || (i.New == nil) == (i.Settings == nil) {
+		panic(fmt.Sprintf("verify: rule %q is registered twice, or without name or constructor, or with two", i.Name))
 	}
 	registry[i.Name] = i
 }
 
-// New returns a new instance of the rule. The error lists the known names.
-func New(name string) (engine.Verifier, error) {
+// New returns a new instance of the rule: its registered name, or, where it has
+// settings, perhaps with some of them, "typical:epsilon=0.2". The error lists what
+// is known.
+func New(text string) (engine.Verifier, error) {
+	name, list, configured := strings.Cut(text, ":")
 	i, ok := registry[name]
-	if !ok {
+	switch {
+	case !ok:
 		return nil, fmt.Errorf("unknown rule %q; known rules: %s", name, strings.Join(Names(), ", "))
+	case !configured:
+		return i.rule(), nil
+	case i.Settings == nil:
+		return nil, fmt.Errorf("rule %q: %s has no settings", text, name)
 	}
-	return i.New(), nil
+	s := i.Settings()
+	if err := set(s, list); err != nil {
+		return nil, fmt.Errorf("rule %q: %w", text, err)
+	}
+	return s.Rule(), nil
 }
 
 // List describes the rules, by name.

@@ -71,6 +71,9 @@ func (s *simulated) TargetNoise() bool {
 	return ok && r.TargetNoise()
 }
 
+// Lossy passes on what the rule says of itself.
+func (s *simulated) Lossy() bool { return engine.Lossy(s.rule) }
+
 // NeedsLogits implements engine.Verifier.
 func (s *simulated) NeedsLogits(p sample.Params) bool { return s.rule.NeedsLogits(p) }
 

@@ -36,6 +36,50 @@ func (r *route) verdict(next int32, targets []int32) engine.Verdict {
 	return engine.Verdict{Accepted: engine.Accepted(len(r.tokens)), Path: r.path, Next: next, Kind: kind, Targets: targets}
 }
 
+// leading is the walk to a row.
+func leading(d *engine.Draft, row int) route {
+	if d.Parents == nil {
+		return route{draft: d, row: row, tokens: d.Tokens[:row]}
+	}
+	r := route{draft: d}
+	var up func(row int)
+	up = func(row int) {
+		if row > 0 {
+			up(d.Parent(row-1) + 1)
+			r.take(row - 1)
+		}
+	}
+	up(row)
+	return r
+}
+
+// own is plain decoding's token at a row.
+func own(v *engine.Verification, row int, before []int32) (int32, error) {
+	if v.Sampler.Params().Plain() {
+		return v.Argmax[row], nil
+	}
+	return v.Sampler.CoupledSample(v.Logits(row), before, v.Position+1+len(before))
+}
+
+// owned ends a walk of a rule that does not ask for plain decoding's tokens, with
+// those: the next one, and as targets those of every row of the path.
+func owned(v *engine.Verification, r route) (engine.Verdict, error) {
+	targets := make([]int32, 0, len(r.tokens)+1)
+	row := 0
+	for n := range len(r.tokens) + 1 {
+		t, err := own(v, row, r.tokens[:n])
+		if err != nil {
+			return engine.Verdict{}, err
+		}
+		if targets = append(targets, t); n < len(r.path) {
+			row = int(r.path[n]) + 1
+		} else {
+			row++
+		}
+	}
+	return r.verdict(targets[len(targets)-1], targets), nil
+}
+
 // walk accepts drafts while they equal the target's choice, which choose gives
 // for a row and the tokens up to it. Rows off the path are not looked at.
 func walk(v *engine.Verification, choose func(row int, before []int32) (int32, error)) (engine.Verdict, error) {

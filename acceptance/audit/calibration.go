@@ -28,7 +28,7 @@ type calibration struct {
 
 // first reports whether a request's tokens are samples to be counted.
 func (c *calibration) first(co *course) bool {
-	if co.req.Params.Greedy() || co.simulated {
+	if co.req.Params.Greedy() || co.simulated || co.lossy {
 		return false
 	}
 	if c.seeds == nil {

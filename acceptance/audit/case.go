@@ -132,7 +132,7 @@ type Claim struct {
 	Tokens               int64
 	AcceptLength         float64
 	AcceptanceByPosition []float64
-	Simulated            bool
+	Simulated, Lossy     bool
 	Exact                *bool
 	// Speeds are nil where none were reported.
 	Speeds *Speeds

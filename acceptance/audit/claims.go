@@ -26,7 +26,7 @@ func PointOf(request string) string {
 type tally struct {
 	tokens, steps, lengths, rows int64
 	reached, prefix              []int64
-	simulated                    bool
+	simulated, lossy             bool
 }
 
 // tally takes a record, into its point and the whole run.
@@ -56,7 +56,7 @@ func (a *countsAudit) tally(r *engine.Record) {
 
 func (t *tally) add(r *engine.Record) {
 	t.tokens += int64(r.Emitted())
-	t.simulated = t.simulated || r.Simulated
+	t.simulated, t.lossy = t.simulated || r.Simulated, t.lossy || r.Lossy
 	if r.Phase != engine.Decode {
 		return
 	}
@@ -90,12 +90,12 @@ func (a *countsAudit) claimed() {
 
 // promises looks for points that nothing is reported of, and for a claim to be
 // exact where none can be made: where the rule keeps a distribution only, and
-// anywhere in a run that simulates.
+// anywhere in a run that simulates or has a lossy rule.
 func (a *countsAudit) promises() {
 	k := a.b.check(checkClaims)
 	told, forced := false, false
 	for _, c := range a.c.Claims {
-		told, forced = told || c.Speeds != nil, forced || c.Simulated
+		told, forced = told || c.Speeds != nil, forced || c.Simulated || c.Lossy
 	}
 	for _, id := range sortedKeys(a.c.Requests) {
 		r, point := a.c.Requests[id], PointOf(id)
@@ -109,7 +109,7 @@ func (a *countsAudit) promises() {
 		}
 		if rule, err := verify.New(r.Rule); forced || r.Simulation != "" || err == nil && !rule.Exact(r.Params) {
 			k.holds(false)
-			k.blame(nil, "%s is reported to give the tokens of plain decoding; nothing in a run that simulates does, and rule %s at temperature %v promises its distribution", point, r.Rule, r.Params.Temperature)
+			k.blame(nil, "%s is reported to give the tokens of plain decoding; nothing in a run that simulates or has a lossy rule does, and rule %s at temperature %v promises its distribution at best", point, r.Rule, r.Params.Temperature)
 		}
 	}
 }
@@ -127,6 +127,10 @@ func (t *tally) against(c Claim) string {
 		return fmt.Sprintf("acceptance is reported for %d draft positions; the steps verified %d", len(c.AcceptanceByPosition), len(t.reached))
 	case c.Simulated != t.simulated:
 		return fmt.Sprintf("simulated is reported as %v; the records say %v", c.Simulated, t.simulated)
+	case c.Lossy != t.lossy:
+		return fmt.Sprintf("lossy is reported as %v; the records say %v", c.Lossy, t.lossy)
+	case c.Lossy && c.Exact != nil && *c.Exact:
+		return "the output of a lossy rule is reported to be plain decoding's"
 	case c.Simulated && c.Exact != nil && *c.Exact:
 		return "a simulated run is reported to give the tokens of plain decoding"
 	}

@@ -17,6 +17,7 @@ type countsAudit struct {
 	threads  map[string]*thread // open requests
 	steps    stepper
 	sims     map[string]*simulation
+	lossy    liberties
 	figures  figures
 	claims   map[string]*tally
 	paces    map[string]*pace
@@ -48,6 +49,7 @@ func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error
 	a.absent(&w)
 	a.narrow.close(c, a.b)
 	a.simulated()
+	a.lossy.note(a.b)
 	a.claimed()
 	a.speeds()
 	for _, why := range c.Disagree {
@@ -76,7 +78,7 @@ const (
 // reported in this order.
 var countChecks = []string{
 	checkSpec, checkDraw, checkSupport, checkBeyond, checkEmitted, checkDecided, checkAccepted, checkClaims, checkDrafts, checkRule,
-	checkWidth, checkRows, checkIDs, checkGreedy, checkKind, checkReal, checkPosition, checkSequence, checkPrefill, checkStop,
+	checkWidth, checkRows, checkIDs, checkGreedy, checkKind, checkReal, checkLossy, checkPosition, checkSequence, checkPrefill, checkStop,
 	checkMean, checkSpread, checkBatch, checkSum, checkRequests, checkRanks, checkGaps, checkVocab, checkTotals, checkGapless, checkCached, checkSpeeds, checkFiles, checkStuck,
 }
 

@@ -22,7 +22,10 @@
 // token there, penalties, grammar and noise included. Runs of up to 20,000 tokens
 // are decoded plainly too. Requests under rules that promise a distribution run
 // again, and their tokens are held against the distribution by the randomised
-// probability integral transform and the mean of log p.
+// probability integral transform and the mean of log p. A lossy rule promises
+// nothing: its requests run again too, its drafts, decisions and rows must repeat,
+// and the audit then says that it can't check the tokens, since there is nothing
+// that they must be. Counts and work are those of any rule.
 //
 // # Running again
 //

@@ -9,7 +9,7 @@ import (
 )
 
 // Figures are the acceptance figures of a run, by strategy ("mtp/greedy/k3", with
-// "simulated/" before it where it was).
+// "simulated/" before it where it was, "lossy/" where the rule is).
 type Figures struct {
 	Strategies  map[string]*StrategyFigures `json:"strategies"`
 	Simulations map[string]*Realised        `json:"simulations,omitempty"`
@@ -97,6 +97,9 @@ func (f *figures) add(req *Request, r *engine.Record) {
 		k = req.K
 	}
 	key := fmt.Sprintf("%s/%s/k%d", r.Drafter, r.Rule, k)
+	if r.Lossy {
+		key = "lossy/" + key
+	}
 	if r.Simulated {
 		key = "simulated/" + key
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -18,6 +19,7 @@ const (
 	checkGreedy   = "accepted is the longest run of drafts that equal the target's choices"
 	checkKind     = "next_kind fits accepted and k"
 	checkReal     = "real and forced outcome are equal unless simulated"
+	checkLossy    = "lossy rules are stamped, and no others"
 	checkRanks    = "all ranks decided the same"
 	checkGaps     = "logit gaps are numbers"
 	checkVocab    = "token ids are in the vocabulary"
@@ -29,6 +31,7 @@ func (a *countsAudit) identities(co *course, r *engine.Record) {
 	a.emitted(r)
 	a.widths(r)
 	a.choices(co, r)
+	a.stamped(r)
 	if k := a.b.check(checkKind); !k.holds(kindOf(r) == r.NextKind) {
 		k.blame(r, "next_kind is %q with %d of %d drafts accepted in a step of kind %s; it is %q", r.NextKind, r.Accepted, r.KExecuted, r.Phase, kindOf(r))
 	}
@@ -113,6 +116,38 @@ func (a *countsAudit) widths(r *engine.Record) {
 	}
 }
 
+// stamped checks that a record of a lossy rule says so.
+func (a *countsAudit) stamped(r *engine.Record) {
+	rule, err := verify.New(r.Rule)
+	if err != nil {
+		return
+	}
+	if k := a.b.check(checkLossy); !k.holds(r.Lossy == engine.Lossy(rule)) {
+		k.blame(r, "rule %s is lossy: %v; the record says %v", r.Rule, engine.Lossy(rule), r.Lossy)
+	}
+}
+
+// liberties counts what lossy rules accepted, and what of it plain decoding would
+// not have said.
+type liberties struct{ accepted, other int64 }
+
+func (l *liberties) add(r *engine.Record) {
+	n := int(r.RealAccepted)
+	l.accepted += int64(n)
+	for i, id := range r.ProposedIDs[:n] {
+		if id != r.TargetIDs[i] {
+			l.other++
+		}
+	}
+}
+
+// note says it.
+func (l *liberties) note(b *book) {
+	if l.accepted > 0 {
+		b.note(fmt.Sprintf("of %d drafts that lossy rules accepted, %d (%.1f %%) are not what plain decoding says at their rows", l.accepted, l.other, 100*float64(l.other)/float64(l.accepted)))
+	}
+}
+
 // choices checks the rule's decision against the target's choices.
 func (a *countsAudit) choices(co *course, r *engine.Record) {
 	if r.NextKind == engine.NextNone || co.req == nil || r.Simulated && len(r.Parents) > 0 {
@@ -130,6 +165,10 @@ func (a *countsAudit) choices(co *course, r *engine.Record) {
 		return
 	}
 	ok := slices.Equal(r.ProposedIDs[:n], r.TargetIDs[:n]) && r.RealNextID == r.TargetIDs[n]
+	if engine.Lossy(rule) {
+		a.lossy.add(r)
+		ok = r.RealNextID == r.TargetIDs[n]
+	}
 	if rule.Exact(co.req.Params) && n < len(r.ProposedIDs) {
 		for i := n; i < len(r.ProposedIDs); i++ { // else it stopped too early
 			ok = ok && (r.Parent(i) != n-1 || r.ProposedIDs[i] != r.TargetIDs[n])

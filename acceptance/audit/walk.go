@@ -45,6 +45,7 @@ type course struct {
 	steps      []step           // its verifications
 	recs       []*engine.Record // those with logits, where the walk keeps them
 	simulated  bool
+	lossy      bool
 	simulation string
 	preempted  int32
 	last       *engine.Record
@@ -115,7 +116,7 @@ func (co *course) release() {
 
 // take adds a record.
 func (co *course) take(r *engine.Record) {
-	co.simulated = co.simulated || r.Simulated
+	co.simulated, co.lossy = co.simulated || r.Simulated, co.lossy || r.Lossy
 	if r.Simulated {
 		co.simulation = r.Simulation
 	}

@@ -163,6 +163,14 @@ func printComparisons(out io.Writer, f *statsFlags, res *comparisons) error {
 			fmt.Fprintln(out)
 		}
 		fmt.Fprintf(out, "a: %s of run %s\nb: %s of run %s\n", c.A, res.Run, c.B, res.Against)
+		for _, s := range []struct {
+			side  string
+			lossy bool
+		}{{"a", c.LossyA}, {"b", c.LossyB}} {
+			if s.lossy {
+				fmt.Fprintf(out, "%s is LOSSY: its rule's output is not the target's\n", s.side)
+			}
+		}
 		if c.Simulated {
 			fmt.Fprintf(out, "both simulated: a %s, b %s\n", c.SimulatedA, c.SimulatedB)
 		}

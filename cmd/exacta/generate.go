@@ -38,7 +38,8 @@ accepted whole cyan, and tokens of steps without drafts plain.
 
 --json prints {text (without the prompt), prompt_tokens, tokens: [{id, kind: accepted,
 correction, bonus or sampled}], finish, drafter, k, rule, proposed, accepted, steps,
-accept_length, tok_s, simulated}. With --simulate there are also simulation (what
+accept_length, tok_s, lossy (the rule accepts what the model would not have said),
+simulated}. With --simulate there are also simulation (what
 was asked for), real_accept_length (what the rule decided in the same steps), and
 simulated beside each token.
 
@@ -92,8 +93,10 @@ type generated struct {
 	Steps        int              `json:"steps"`
 	AcceptLength float64          `json:"accept_length"`
 	TokS         float64          `json:"tok_s"`
-	Simulated    bool             `json:"simulated"`
-	Simulation   string           `json:"simulation,omitempty"` // what was asked for
+	// Lossy says that the rule accepts what the model would not have said.
+	Lossy      bool   `json:"lossy"`
+	Simulated  bool   `json:"simulated"`
+	Simulation string `json:"simulation,omitempty"` // what was asked for
 	// RealAcceptLength is what the rule itself decided in simulated steps.
 	RealAcceptLength *float64 `json:"real_accept_length,omitempty"`
 
@@ -244,6 +247,7 @@ func (g *generated) add(r *engine.Record) {
 		g.AcceptLength += float64(r.Accepted.Length())
 		g.real += float64(r.RealAccepted.Length())
 	}
+	g.Rule, g.Lossy = r.Rule, r.Lossy
 	g.Simulated, g.Simulation = g.Simulated || r.Simulated, r.Simulation
 	for i, id := range r.EmittedIDs {
 		g.Tokens = append(g.Tokens, generatedToken{id, kindOf(r, i), r.Simulated})
@@ -275,6 +279,9 @@ func (g *generated) finish(seq *engine.Sequence, t *tokenizer.Tokenizer, took ti
 func (g *generated) usage() string {
 	line := fmt.Sprintf("%d tokens, %.0f tok/s, accept length %.2f (%d of %d drafts accepted), %s",
 		len(g.Tokens), g.TokS, g.AcceptLength, g.Accepted, g.Proposed, g.Finish)
+	if g.Lossy {
+		line += fmt.Sprintf("; LOSSY rule %s: the text is not the model's own", g.Rule)
+	}
 	if g.Simulated {
 		line += fmt.Sprintf("; simulated %s, real accept length %.2f: the text means nothing", g.Simulation, g.real)
 	}

@@ -28,7 +28,7 @@ func TestGenerateJSON(t *testing.T) {
 	args := []string{"generate", "--max-tokens", "12", prompt}
 	v := object(t, append(args, "--draft", "mtp", "--k", "2")...)
 	require.Equal(t, []string{
-		"accept_length", "accepted", "drafter", "finish", "k", "prompt_tokens", "proposed", "rule", "simulated", "steps", "text", "tok_s", "tokens",
+		"accept_length", "accepted", "drafter", "finish", "k", "lossy", "prompt_tokens", "proposed", "rule", "simulated", "steps", "text", "tok_s", "tokens",
 	}, keys(v))
 	require.Equal(t, []any{"mtp", 2.0, "greedy", "length", false}, []any{v["drafter"], v["k"], v["rule"], v["finish"], v["simulated"]})
 	tokens := v["tokens"].([]any)
@@ -57,6 +57,16 @@ func TestGenerateCoupled(t *testing.T) {
 	require.Equal(t, plain, text("--draft", "ngram", "--seed", "7"))
 	require.NotEqual(t, plain, text("--draft", "none", "--seed", "8"))
 	require.NotEmpty(t, fine(t, "generate", "--max-tokens", "4", "--rule", "rejection", "--temperature", "1", prompt))
+}
+
+// A lossy rule is named in the result and beside the text.
+func TestGenerateLossy(t *testing.T) {
+	args := []string{"generate", "--max-tokens", "12", "--rule", "threshold:single=0.05", prompt}
+	v := object(t, args...)
+	require.Equal(t, []any{true, "threshold:single=0.05"}, []any{v["lossy"], v["rule"]})
+	_, _, errs := exacta(t, args...)
+	require.Regexp(t, `, length; LOSSY rule threshold:single=0\.05: the text is not the model's own\n$`, errs)
+	require.Equal(t, object(t, "generate", "--max-tokens", "12", prompt)["text"], object(t, "generate", "--max-tokens", "12", "--rule", "threshold:single=1", prompt)["text"])
 }
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9]*m")

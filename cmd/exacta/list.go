@@ -17,14 +17,28 @@ type entry struct {
 	Summary string `json:"summary"`
 }
 
+// ruleEntry is a line of the rules.
+type ruleEntry struct {
+	entry
+	// Lossy says that the output is not the target's.
+	Lossy bool `json:"lossy"`
+	// Settings are the rule's settings with their defaults.
+	Settings verify.Settings `json:"settings,omitempty"`
+}
+
 func listCommand(o *options, use, short string, list func() []entry) *cobra.Command {
+	return lister(o, use, short, func() ([]entry, []entry) { return list(), list() })
+}
+
+// lister is the command of a list: entries are its lines, full what --json prints.
+func lister[T any](o *options, use, short string, list func() (entries []entry, full []T)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		Example: "  exacta " + use + "\n  exacta " + use + " --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			entries := list()
+			entries, full := list()
 			if o.json {
-				return printJSON(cmd.OutOrStdout(), map[string]any{use: entries})
+				return printJSON(cmd.OutOrStdout(), map[string]any{use: full})
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, e := range entries {
@@ -54,15 +68,24 @@ func newDraftersCommand(o *options) *cobra.Command {
 }
 
 func newRulesCommand(o *options) *cobra.Command {
-	cmd := listCommand(o, "rules", "list the acceptance rules", func() (out []entry) {
+	cmd := lister(o, "rules", "list the acceptance rules", func() (lines []entry, full []ruleEntry) {
 		for _, r := range verify.List() {
-			out = append(out, entry{r.Name, r.Summary})
+			e := ruleEntry{entry: entry{r.Name, r.Summary}, Lossy: r.Lossy()}
+			if r.Settings != nil {
+				e.Settings = r.Settings()
+			}
+			lines, full = append(lines, e.entry), append(full, e)
 		}
-		return out
+		return lines, full
 	})
-	cmd.Long = `rules lists what decides how many drafts of a step stand. Each can be simulated
-(generate --simulate, strategies[].simulate in a configuration): the rule still runs,
-and its outcome is then replaced by a drawn one, to measure speed at a given accept
-length. Nothing about the output of a simulated rule is promised.`
+	cmd.Long = `rules lists what decides how many drafts of a step stand. A rule with settings takes
+them behind its name: typical:epsilon=0.2,delta=0.4 (--json lists them with their
+defaults). What is LOSSY accepts drafts that the target would not have said: its
+output is not the target's, and is stamped so in every record and table.
+
+Each rule can be simulated (generate --simulate, strategies[].simulate in a
+configuration): it still runs, and its outcome is then replaced by a drawn one, to
+measure speed at a given accept length. Nothing about the output of a simulated rule
+is promised.`
 	return cmd
 }

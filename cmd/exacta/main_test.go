@@ -147,7 +147,7 @@ func TestCompletion(t *testing.T) {
 		require.Contains(t, fine(t, "completion", shell), "exacta")
 	}
 	require.Contains(t, fine(t, "__complete", "generate", "--draft", ""), "mtp\nmtp-tree\nngram\nnone\n")
-	require.Contains(t, fine(t, "__complete", "generate", "--rule", ""), "coupled\ngreedy\nrejection\n")
+	require.Contains(t, fine(t, "__complete", "generate", "--rule", ""), "coupled\ngreedy\nrejection\nthreshold\ntypical\n")
 	require.Contains(t, fine(t, "__complete", "score", "--model", ""), "embedded\nrandom:")
 	require.Contains(t, fine(t, "__complete", "score", "--backend", ""), "cpu\nref\ncuda\n")
 	require.Contains(t, fine(t, "__complete", "bench", "decode", "--shape", ""), "qwen3-0.6b\n")
@@ -162,8 +162,17 @@ func TestLists(t *testing.T) {
 		require.Equal(t, []string{list.command}, keys(v))
 		var names []string
 		for _, e := range v[list.command].([]any) {
-			require.Equal(t, []string{"name", "summary"}, keys(e))
-			names = append(names, e.(map[string]any)["name"].(string))
+			e := e.(map[string]any)
+			want := []string{"name", "summary"}
+			if list.command == "rules" {
+				want = append([]string{"lossy"}, want...)
+				require.Equal(t, strings.HasPrefix(e["summary"].(string), "LOSSY: "), e["lossy"])
+			}
+			if e["settings"] != nil {
+				want = append(want, "settings")
+			}
+			require.ElementsMatch(t, want, keys(e))
+			names = append(names, e["name"].(string))
 		}
 		require.Contains(t, names, list.member)
 	}

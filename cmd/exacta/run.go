@@ -22,18 +22,20 @@ Without a file it runs the quickstart experiment on the embedded model. Exit cod
 1 means that some output was not exact.
 
 --json prints summary.json: name, dir, provenance, prompts, interrupted, simulated,
-warnings (of drafters, where there were any) and runs, a list of {strategy (index in the configuration, -1 plain), drafter, k, rule,
+lossy, warnings (of drafters, where there were any) and runs, a list of {strategy (index in the configuration, -1 plain), drafter, k, rule,
 concurrency, tokens, tok_s, ratio_to_plain, decode_tok_s, decode_ratio, step_ms,
 draft_share, seconds (wall time of each round), accept_length, acceptance_by_position, repeated_4grams,
 fresh_accept_length, fresh_ratio (null where it is not measured), preemptions, exact
 (null where the rule does not promise it), first_difference (where not exact),
-simulated}, and simulated, which says that some strategy of the run has simulate.
+lossy (the rule accepts what the target would not have said), simulated}, and lossy
+and simulated, which say that some rule of the run is lossy, some strategy has simulate.
 Lines of such strategies have simulation (what was asked for) and real_accept_length
 (what the rule decided in the same steps) too, lines of a length policy have length.
 Where prompts are of several classes, lines of one sequence in flight have classes:
 [{class, tokens, tok_s, ratio_to_plain, accept_length, acceptance_by_position,
-draft_share}]. In such a run exact is null on every
-line, or false, and the table shows real accept lengths in its place.`,
+draft_share}]. In a run with simulate or a lossy rule exact is null on every line, or
+false, and the table shows real accept lengths, or which outputs are lossy, in its
+place.`,
 		Example: `  exacta run
   exacta run experiments/quickstart.yaml --dir runs/mine
   exacta run --json | jq '.runs[] | {drafter, k, ratio_to_plain, exact}'`,

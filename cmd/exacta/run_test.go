@@ -57,7 +57,7 @@ func copyRun(t *testing.T) string {
 func TestRunJSON(t *testing.T) {
 	dir, out := tinyRun()
 	v := decode(t, out)
-	require.Equal(t, []string{"dir", "interrupted", "name", "prompts", "provenance", "runs", "simulated"}, keys(v))
+	require.Equal(t, []string{"dir", "interrupted", "lossy", "name", "prompts", "provenance", "runs", "simulated"}, keys(v))
 	require.Equal(t, false, v["interrupted"])
 	require.Equal(t, false, v["simulated"])
 	require.Equal(t, 2.0, v["prompts"])
@@ -67,11 +67,12 @@ func TestRunJSON(t *testing.T) {
 		r := runs[i].(map[string]any)
 		require.Equal(t, []string{
 			"accept_length", "acceptance_by_position", "concurrency", "decode_ratio", "decode_tok_s", "draft_share", "drafter", "exact",
-			"fresh_accept_length", "fresh_ratio", "k", "preemptions", "ratio_to_plain", "repeated_4grams", "rule", "seconds", "simulated", "step_ms", "strategy", "tok_s", "tokens",
+			"fresh_accept_length", "fresh_ratio", "k", "lossy", "preemptions", "ratio_to_plain", "repeated_4grams", "rule", "seconds", "simulated", "step_ms", "strategy", "tok_s", "tokens",
 		}, keys(r))
 		require.Equal(t, want, r["drafter"])
 		require.Equal(t, true, r["exact"])
 		require.Equal(t, false, r["simulated"])
+		require.Equal(t, false, r["lossy"])
 		require.Equal(t, "greedy", r["rule"])
 		require.Equal(t, 1.0, r["concurrency"])
 		require.Equal(t, 16.0, r["tokens"])

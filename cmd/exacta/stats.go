@@ -39,7 +39,8 @@ var groupings = []string{byPoint, byClass, byPrompt, byStrategy, byDepth}
 const statsLong = `stats computes acceptance and times from the records of a run: one line for each
 point (strategy, k, rule, concurrency) and round, and for each point, rounds pooled,
 the speed-up that follows from its acceptance and its measured costs beside the one
-that was measured. Simulated acceptance is stamped and never pooled with real.
+that was measured. Simulated acceptance is stamped and never pooled with real;
+so is a lossy rule, whose output is not the target's.
 
   --by class           by point and prompt class; --by prompt, --by strategy likewise
   --by position-depth  a line for each position of the draft, with intervals
@@ -60,21 +61,21 @@ drafted, proposed, accepted, real_accepted, emitted, accept_length (over
 verifications), accept_length_macro (over requests), accept_length_token_weighted
 (over requests, weighted by tokens), accept_length_per_token (over tokens),
 emitted_per_verification, draft_accept_rate, acceptance_by_position,
-acceptance_conditional, histogram, preemptions, cached_tokens, simulated, simulation,
-engine_steps, total_seconds, draft_seconds, verify_seconds, draft_share,
+acceptance_conditional, histogram, preemptions, cached_tokens, lossy,
+simulated, simulation, engine_steps, total_seconds, draft_seconds, verify_seconds, draft_share,
 decode_step_ms, decode_tok_s, positions: [{position, unconditional: {count, of, rate,
-low, high}, conditional}]}], speedups: [{point, plain, concurrency, simulated,
-simulation, accept_length, width, plain_step_ms, draft_step_ms, verify_step_ms,
+low, high}, conditional}]}], speedups: [{point, plain, concurrency, lossy,
+simulated, simulation, accept_length, width, plain_step_ms, draft_step_ms, verify_step_ms,
 step_ms, expected, measured, overhead, occupancy, cut, unexplained, why}]}, where
 expected = accept_length x plain_step_ms / (draft_step_ms + verify_step_ms), and
 measured = expected x overhead x occupancy x cut x (1 + unexplained).
 --by prints {by, groups: [{point, class, prompt, strategy, ... passes, positions}]} in the
-place of points, --by position-depth {by, depths: [{point, simulated, simulation,
+place of points, --by position-depth {by, depths: [{point, lossy, simulated, simulation,
 passes, position, unconditional, conditional}]}, --over {over, bucket, windows: [{point, from,
 to, verifications, proposed, accepted, emitted, accept_length, draft_accept_rate,
-passes, positions, simulated, simulation}]}, --against {run, against, only_in_run,
+passes, positions, lossy, simulated, simulation}]}, --against {run, against, only_in_run,
 only_in_against, comparisons: [{a, b, prompts, resamples, seed, generator, confidence,
-simulated, simulation_a, simulation_b, note, figures: [{figure, position (-1 where
+lossy_a, lossy_b, simulated, simulation_a, simulation_b, note, figures: [{figure, position (-1 where
 there is none), value_a, value_b, difference, low, high, defined}]}]}. difference is
 a - b, and a / b of decode_tok_s_ratio; defined counts the resamples that have the
 figure.`

@@ -49,7 +49,7 @@ func TestStats(t *testing.T) {
 	text := fine(t, "stats", dir)
 	require.Contains(t, text, "1-mtp.k2.greedy.c1.r0  ")
 	require.Contains(t, text, "Wilson interval of 95 %")
-	require.Regexp(t, `(?m)^1-mtp\.k2\.greedy\.c1 .*x  .*% +no$`, text)
+	require.Regexp(t, `(?m)^1-mtp\.k2\.greedy\.c1 .*x  .*% +no +no$`, text)
 }
 
 // Every way to group has its lines, and sums to the same counts.

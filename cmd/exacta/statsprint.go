@@ -57,6 +57,7 @@ func groupLines(g *acceptance.Group, by string, confidence float64) []groupLine 
 // depthLine is the acceptance of one position of the draft.
 type depthLine struct {
 	Point      string `json:"point"`
+	Lossy      bool   `json:"lossy"`
 	Simulated  bool   `json:"simulated"`
 	Simulation string `json:"simulation"`
 	Passes     int    `json:"passes"` // rounds that it pools
@@ -68,21 +69,26 @@ func depthLines(g *acceptance.Group, confidence float64) []depthLine {
 	for _, name := range g.Order {
 		s := g.By[name]
 		for _, p := range s.Positions(confidence, s.Passes()) {
-			lines = append(lines, depthLine{name, s.Simulated, s.Simulation, s.Passes(), p})
+			lines = append(lines, depthLine{name, s.Lossy, s.Simulated, s.Simulation, s.Passes(), p})
 		}
 	}
 	return lines
 }
 
-// stamp says whether acceptance was simulated, and as what.
-func stamp(simulated bool, simulation string) string {
+// stamp says whether acceptance was by a lossy rule, and whether it was simulated,
+// and as what: the last two cells of a line.
+func stamp(lossy, simulated bool, simulation string) string {
+	text := "no\t"
+	if lossy {
+		text = "LOSSY\t"
+	}
 	switch {
 	case !simulated:
-		return "no"
+		return text + "no"
 	case simulation == "":
-		return "SIMULATED"
+		return text + "SIMULATED"
 	}
-	return "SIMULATED " + simulation
+	return text + "SIMULATED " + simulation
 }
 
 // shares prints shares with their intervals.
@@ -106,13 +112,13 @@ func (f *statsFlags) percent() string { return fmt.Sprintf("%.6g %%", 100*f.conf
 func table(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }
 
 const (
-	acceptanceHead = "verifications\tproposed\taccepted\temitted\taccept length\tby request\ttoken-weighted\tper token\tby position\tsimulated"
+	acceptanceHead = "verifications\tproposed\taccepted\temitted\taccept length\tby request\ttoken-weighted\tper token\tby position\tlossy\tsimulated"
 	meansNote      = "accept length: over verifications; by request, token-weighted: over requests; per token: over the tokens decided.\nby position: all drafts up to there accepted, with the Wilson interval of %s.\n"
 )
 
 func acceptanceRow(a *acceptance.Acceptance, p []acceptance.Position) string {
 	return fmt.Sprintf("%d\t%d\t%d\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s", a.Verifications, a.Proposed, a.Accepted, a.Emitted,
-		a.AcceptLength, a.AcceptLengthMacro, a.AcceptLengthTokenWeighted, a.AcceptLengthPerToken, shares(p, unconditional), stamp(a.Simulated, a.Simulation))
+		a.AcceptLength, a.AcceptLengthMacro, a.AcceptLengthTokenWeighted, a.AcceptLengthPerToken, shares(p, unconditional), stamp(a.Lossy, a.Simulated, a.Simulation))
 }
 
 func printPoints(out io.Writer, f *statsFlags, lines []statsLine, speedups []acceptance.Speedup) error {
@@ -129,14 +135,14 @@ func printPoints(out io.Writer, f *statsFlags, lines []statsLine, speedups []acc
 		return nil
 	}
 	fmt.Fprintln(out)
-	fmt.Fprintln(w, "point\taccept length\tplain step ms\tdraft ms\tverify ms\twidth\texpected\tmeasured\toverhead\toccupancy\tcut\tunexplained\tsimulated")
+	fmt.Fprintln(w, "point\taccept length\tplain step ms\tdraft ms\tverify ms\twidth\texpected\tmeasured\toverhead\toccupancy\tcut\tunexplained\tlossy\tsimulated")
 	for _, s := range speedups {
 		if s.Why != "" {
 			fmt.Fprintf(w, "%s\tno speed-up: %s\n", s.Point, s.Why)
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.2fx\t%.2fx\t%.3f\t%.3f\t%.3f\t%+.1f%%\t%s\n", s.Point, s.AcceptLength, s.PlainStepMs, s.DraftStepMs,
-			s.VerifyStepMs, s.Width, s.Expected, s.Measured, s.Overhead, s.Occupancy, s.Cut, 100*s.Unexplained, stamp(s.Simulated, s.Simulation))
+			s.VerifyStepMs, s.Width, s.Expected, s.Measured, s.Overhead, s.Occupancy, s.Cut, 100*s.Unexplained, stamp(s.Lossy, s.Simulated, s.Simulation))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -168,21 +174,21 @@ func printGroups(out io.Writer, f *statsFlags, lines []groupLine) error {
 
 func printDepths(out io.Writer, f *statsFlags, lines []depthLine) error {
 	w := table(out)
-	fmt.Fprintf(w, "point\tposition\tverifications\tall accepted\t%s\treached\taccepted there\t%s\tsimulated\n", f.percent(), f.percent())
+	fmt.Fprintf(w, "point\tposition\tverifications\tall accepted\t%s\treached\taccepted there\t%s\tlossy\tsimulated\n", f.percent(), f.percent())
 	for _, l := range lines {
 		u, c := l.Unconditional, l.Conditional
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.4f\t%.4f-%.4f\t%d\t%.4f\t%.4f-%.4f\t%s\n", l.Point, l.Position.Position, u.Of, u.Rate, u.Low, u.High,
-			c.Of, c.Rate, c.Low, c.High, stamp(l.Simulated, l.Simulation))
+			c.Of, c.Rate, c.Low, c.High, stamp(l.Lossy, l.Simulated, l.Simulation))
 	}
 	return w.Flush()
 }
 
 func printWindows(out io.Writer, f *statsFlags, lines []acceptance.Window) error {
 	w := table(out)
-	fmt.Fprintf(w, "point\t%s\tverifications\tproposed\taccepted\temitted\taccept length\tby position (%s)\tconditional\tsimulated\n", f.over, f.percent())
+	fmt.Fprintf(w, "point\t%s\tverifications\tproposed\taccepted\temitted\taccept length\tby position (%s)\tconditional\tlossy\tsimulated\n", f.over, f.percent())
 	for _, l := range lines {
 		fmt.Fprintf(w, "%s\t%d-%d\t%d\t%d\t%d\t%d\t%.3f\t%s\t%s\t%s\n", l.Point, l.From, l.To-1, l.Verifications, l.Proposed, l.Accepted, l.Emitted,
-			l.AcceptLength, shares(l.Positions, unconditional), shares(l.Positions, conditional), stamp(l.Simulated, l.Simulation))
+			l.AcceptLength, shares(l.Positions, unconditional), shares(l.Positions, conditional), stamp(l.Lossy, l.Simulated, l.Simulation))
 	}
 	return w.Flush()
 }

@@ -61,6 +61,14 @@ func (s *Sampler) Ahead(tokens []int32) *Sampler {
 	return &view
 }
 
+// At returns a view of the sampler with another temperature, all else the same:
+// for what asks how likely tokens are where the request chooses without chance.
+func (s *Sampler) At(temperature float32) *Sampler {
+	view := *s
+	view.params.Temperature = temperature
+	return &view
+}
+
 // Params returns the request's parameters.
 func (s *Sampler) Params() Params { return s.params }
 
