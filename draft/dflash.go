@@ -23,7 +23,8 @@ func init() {
 type DFlash struct {
 	// Head is the directory of the head: config.json and model.safetensors.
 	// Empty takes the head that comes with the model (its folder
-	// heads/dflash), "random" makes one of random weights.
+	// heads/dflash), "model:NAME" another of that folder, "random" makes one of
+	// random weights.
 	Head string `yaml:"head" json:"head"`
 }
 
@@ -36,7 +37,7 @@ func (c *DFlash) Provision(env Env) (engine.Drafter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draft dflash: %w", err)
 	}
-	return &dflash{stepper: stepper{name: "dflash"}, m: env.Model, head: head}, nil
+	return &dflash{stepper: stepper{name: "dflash", ids: head.Tokens()}, m: env.Model, head: head}, nil
 }
 
 // dflash keeps its caches level with the target: place p of its layers holds the
@@ -126,7 +127,7 @@ func (d *dflash) Detach() {
 	d.block.Free(be)
 	free(be, d.pending, d.token, d.masks, d.rows, d.last)
 	d.detachSteps(be)
-	*d = dflash{stepper: stepper{name: d.name}, m: d.m, head: d.head}
+	*d = dflash{stepper: stepper{name: d.name, ids: d.ids}, m: d.m, head: d.head}
 }
 
 // layer returns the cache of the head's layer i.
@@ -181,7 +182,8 @@ func (d *dflash) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
 	at := d.rowsAt(k, min(j, k-1), spans)
 	last := d.last.Top(n)
 	q.Gather(last, d.hidden, d.rows.Slice(at, at+n))
-	q.Stats(stats, d.net.Logits(q, last), d.m.Config.VocabSize, false)
+	q.Stats(stats, d.net.Logits(q, last), d.net.Drafted(), false)
+	d.translate(q, stats.Columns(kernels.StatTop1, kernels.StatTop1+1))
 }
 
 // Release implements engine.Drafter: everything is kept by cache slot and

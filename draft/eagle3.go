@@ -20,8 +20,9 @@ type Eagle3 struct {
 	// Head is the directory of the head: config.json and model.safetensors by
 	// the tensor names of the reference code or of the speculators library.
 	// Empty takes the head that comes with the model (its folder
-	// heads/eagle3, as the embedded model has it); "random" makes one of
-	// random weights, to see what drafting costs.
+	// heads/eagle3, as the embedded model has it), "model:NAME" another of
+	// that folder; "random" and "random:int4" make one of random weights, in
+	// BF16 and in 4 bits, to see what drafting costs.
 	Head string `yaml:"head" json:"head"`
 	// Sample draws drafts as MTP.Sample does.
 	Sample bool `yaml:"sample" json:"sample"`

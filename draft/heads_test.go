@@ -31,6 +31,23 @@ func TestHeadsKeepTheContract(t *testing.T) {
 	}
 }
 
+// So do heads of 4 bits, whose LM heads know half of the vocabulary where the kind
+// allows it.
+func TestInt4HeadsKeepTheContract(t *testing.T) {
+	const head = model.RandomInt4Head
+	for name, c := range map[string]draft.Strategy{
+		"mtp":          &draft.MTP{Head: head, Sample: true},
+		"mtp-tree":     &draft.MTPTree{Head: head, Width: 3, Depth: 5},
+		"eagle3":       &draft.Eagle3{Head: head},
+		"eagle3-tree":  &draft.Eagle3Tree{Head: head, Width: 3, Depth: 5},
+		"medusa":       &draft.Medusa{Head: head},
+		"medusa trees": &draft.Medusa{Head: head, Tree: true},
+		"dflash":       &draft.DFlash{Head: head},
+	} {
+		t.Run(name, func(t *testing.T) { strategytest.Run(t, func() draft.Strategy { return c }) })
+	}
+}
+
 // The heads that come with the embedded model are found by default, and guess what
 // it says next as often as its card claims, or nearly.
 func TestEmbeddedHeads(t *testing.T) {

@@ -22,8 +22,8 @@ func init() {
 type Medusa struct {
 	// Head is the directory of the heads: config.json and model.safetensors
 	// in vLLM's layout, or medusa_lm_head.safetensors. Empty takes those that
-	// come with the model (its folder heads/medusa), "random" makes some of
-	// random weights.
+	// come with the model (its folder heads/medusa), "model:NAME" others of that
+	// folder, "random" makes some of random weights.
 	Head string `yaml:"head" json:"head"`
 	// Tree drafts trees of k tokens in place of chains: the first choice of
 	// the first head and other likely ones, what may follow them by the next

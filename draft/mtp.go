@@ -18,8 +18,9 @@ func init() {
 // prediction module. The number of drafts is the request's.
 type MTP struct {
 	// Head is the directory of a module that takes the place of the model's
-	// own, such as one of 4 bits that exacta quantize made. Empty takes the
-	// model's.
+	// own, such as one of 4 bits that exacta quantize made; "model:NAME" is
+	// one in the model's folder heads, as the embedded model has mtp-int4.
+	// Empty takes the model's.
 	Head string `yaml:"head" json:"head"`
 	// Sample draws the drafts of requests with a temperature from the
 	// module's own distribution, processed as the request asks, instead of

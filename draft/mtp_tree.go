@@ -22,6 +22,8 @@ func init() {
 // MTPTree configures the strategy that drafts trees with the model's multi-token
 // prediction module.
 type MTPTree struct {
+	// Head is the module, as MTP.Head.
+	Head string `yaml:"head" json:"head"`
 	// Width is the most drafts of a level of the tree that get children, and
 	// the most children of each.
 	Width int `yaml:"width" json:"width"`
@@ -33,18 +35,18 @@ type MTPTree struct {
 func (c *MTPTree) Validate() error { return treeShape{c.Width, c.Depth}.validate() }
 
 // Provision implements Strategy. The model must have been loaded with its MTP
-// module.
+// module, unless Head names one.
 func (c *MTPTree) Provision(env Env) (engine.Drafter, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("draft mtp-tree: %w", err)
 	}
-	layer, ok := env.Model.MTPLayer()
-	if !ok {
-		return nil, fmt.Errorf("draft mtp-tree: model %s has no MTP module (mtp.* tensors); use another strategy", env.Model.Name)
+	head, err := env.Model.LoadMTP(c.Head)
+	if err != nil {
+		return nil, fmt.Errorf("draft mtp-tree: %w", err)
 	}
-	return newTree("mtp-tree", nil, chained{
-		m: env.Model, layer: layer,
-		open: func(rows, spans int) (network, error) { return env.Model.MTP(rows, spans) },
+	return newTree("mtp-tree", head.Tokens(), chained{
+		m: env.Model, layer: head.Layer(),
+		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
 	}, env, treeShape{c.Width, c.Depth}), nil
 }
 

@@ -15,11 +15,11 @@ const (
 )
 
 // tiny is a hybrid of three recurrent layers and one of attention, with a
-// multi-token-prediction module.
+// multi-token-prediction module. Its widths are ones that heads of 4 bits can have.
 func tiny() model.Source {
 	return model.Random{ShapeName: "strategytest", Seed: 11, Shape: checkpoint.Config{
 		ModelType: "qwen3_5_text", Family: checkpoint.Qwen3_5,
-		HiddenSize: 48, IntermediateSize: 72, NumLayers: 4, NumHeads: 4, NumKVHeads: 2, HeadDim: 24,
+		HiddenSize: 64, IntermediateSize: 96, NumLayers: 4, NumHeads: 4, NumKVHeads: 2, HeadDim: 24,
 		VocabSize: vocab, MaxPositions: maxTokens, RMSEps: 1e-6, TieEmbeddings: true, AttnOutputGate: true, MTPLayers: 1, BOS: -1,
 		Rope:       checkpoint.Rope{Type: checkpoint.RopeDefault, Theta: 1e4, PartialFactor: 0.25},
 		LayerTypes: []checkpoint.LayerKind{checkpoint.LinearAttention, checkpoint.LinearAttention, checkpoint.LinearAttention, checkpoint.FullAttention},

@@ -20,10 +20,10 @@ const headsDir = "heads"
 // the reference code, whatever layout the file has: fc, midlayer, norm, lm_head,
 // d2t for EAGLE-3 (files may say layers.0 for midlayer), blocks.N.layers.M,
 // lm_heads.N, token_map for Medusa (files may say N.M.linear and N.M), fc,
-// hidden_norm, layers.N, norm for DFlash, and mtp.*, lm_head, d2t for an MTP module.
-// Any matrix may have 4 bits (see package draft/quant): X of U8 [rows, columns/2] goes
-// with X_scale and, where the weights aren't symmetric, X_zero. It is safe for concurrent use until it
-// is closed.
+// hidden_norm, layers.N, norm and, over a vocabulary of its own, lm_head, d2t for DFlash,
+// and mtp.*, lm_head, d2t for an MTP module. Any matrix but an embedding may have 4 bits
+// (see package draft/quant): X of U8 [rows, columns/2] goes with X_scale and, where the
+// weights aren't symmetric, X_zero. It is safe for concurrent use until it is closed.
 type Head struct {
 	ck     *Checkpoint
 	config HeadConfig

@@ -24,6 +24,8 @@ const (
 // transformer_layer_config.
 type HeadConfig struct {
 	Kind HeadKind
+	// Text is the file as it was read; nil where there is none.
+	Text []byte
 	// Layer is the geometry of the head's decoder layers, of family Llama
 	// (eagle3) or Qwen3 (dflash); of a Medusa or MTP head only HiddenSize
 	// and VocabSize are set: the layer of an MTP head is as the model's config.json
@@ -67,7 +69,7 @@ var headArchitectures = map[string]HeadKind{
 func ParseHeadConfig(text []byte) (HeadConfig, error) {
 	var err error
 	top := parseFields(configFile, text, &err)
-	var c HeadConfig
+	c := HeadConfig{Text: text}
 	c.Kind = headKind(top)
 	if err != nil {
 		return c, err
@@ -208,9 +210,6 @@ func (c *HeadConfig) parseMTP(f *fields) {
 
 func (c *HeadConfig) parseDFlash(top *fields) {
 	c.widths(top, top)
-	if c.DraftVocab != c.Layer.VocabSize {
-		top.fail("draft_vocab_size", strconv.Itoa(c.DraftVocab), "a DFlash head uses the target's LM head")
-	}
 	c.Block = top.integer("block_size", 2, 64)
 	d := top.object("dflash_config")
 	if d == nil {

@@ -15,13 +15,16 @@ import (
 //	c = hidden_norm(fc([tap ; tap ; ...]))
 //	k, v = k_proj, v_proj of c before the block, of norm(x) inside
 //
-// Logits are the target's LM head's.
+// Logits are the target's LM head's, or those of a head of its own over fewer
+// tokens (lm_head, d2t).
 type dflashWeights struct {
 	c                checkpoint.HeadConfig
 	taps             []int
 	fc               kernels.Weight
 	hiddenNorm, norm kernels.Norm
 	layers           []dflashLayer
+	head             kernels.Weight
+	ids              []int32 // tokens of the LM head's rows; nil: all, in order
 }
 
 // dflashLayer is one layer: queries, and keys and values, apart, for the features
@@ -47,7 +50,7 @@ func (m *Model) loadDFlash(l *loader, src HeadSource) *dflashWeights {
 	h, plain := c.HiddenSize, traits{}
 	w := &dflashWeights{c: hc, taps: m.headTaps(hc)}
 	if h != m.Config.HiddenSize {
-		l.err = fmt.Errorf("head %s: hidden_size is %d; it uses the LM head of model %s, whose hidden size is %d", src.Name(), h, m.Name, m.Config.HiddenSize)
+		l.err = fmt.Errorf("head %s: hidden_size is %d; it uses the embedding of model %s, whose hidden size is %d", src.Name(), h, m.Name, m.Config.HiddenSize)
 		return w
 	}
 	w.fc = l.matrix("fc.weight", h, len(w.taps)*hc.TargetHidden)
@@ -75,6 +78,8 @@ func (m *Model) loadDFlash(l *loader, src HeadSource) *dflashWeights {
 		y.gate, y.down = l.mlp(p + "mlp.")
 		w.layers = append(w.layers, y)
 	}
+	w.head = m.lmHead(l, src)
+	w.ids = l.tokens(src, "d2t", true)
 	return w
 }
 
@@ -103,12 +108,15 @@ func (h *DFlashHead) Most() int { return h.w.c.Block - 1 }
 // Mask returns the token in the masked places.
 func (h *DFlashHead) Mask() int32 { return h.w.c.Mask }
 
+// Tokens returns the token of each row of the LM head; nil if row i is token i.
+func (h *DFlashHead) Tokens() []int32 { return h.w.ids }
+
 // StepParams returns the parameters that one draft reads, however long: the
 // layers and the LM head.
 func (h *DFlashHead) StepParams() int64 {
 	c := h.w.c.Layer
 	hid, q, kv := int64(c.HiddenSize), int64(c.NumHeads*c.HeadDim), int64(c.NumKVHeads*c.HeadDim)
-	return int64(len(h.w.layers))*hid*(2*q+2*kv+3*int64(c.IntermediateSize)) + hid*int64(c.VocabSize)
+	return int64(len(h.w.layers))*hid*(2*q+2*kv+3*int64(c.IntermediateSize)) + hid*int64(h.w.c.DraftVocab)
 }
 
 // DFlash is a DFlash head with activations of its own.
@@ -135,7 +143,7 @@ func (h *DFlashHead) New(rows, spans int) (*DFlash, error) {
 	} {
 		*a.dst = t.bufs.alloc(kernels.BF16, rows, a.cols)
 	}
-	t.logits = t.bufs.alloc(kernels.F32, spans, c.VocabSize)
+	t.logits = t.bufs.alloc(kernels.F32, spans, h.w.c.DraftVocab)
 	if t.bufs.err != nil {
 		t.bufs.free()
 		return nil, t.bufs.err
@@ -181,10 +189,12 @@ func (t *DFlash) Forward(q kernels.Queue, b *kernels.Batch, layer func(i int) ke
 	return hidden
 }
 
-// Logits records the target's LM head over rows of hidden and returns F32 [rows,
-// VocabSize].
+// Drafted returns the number of columns of the logits.
+func (t *DFlash) Drafted() int { return t.w.c.DraftVocab }
+
+// Logits records the LM head over rows of hidden and returns F32 [rows, Drafted].
 func (t *DFlash) Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf {
 	logits := t.logits.Top(int(hidden.Rows))
-	q.MatMul(logits, t.m.head, hidden, kernels.Linear{})
+	q.MatMul(logits, t.w.head, hidden, kernels.Linear{})
 	return logits
 }

@@ -58,10 +58,7 @@ func (m *Model) loadEagle3(l *loader, src HeadSource) *eagle3Weights {
 	w.in = l.load(kernels.Matrix, false, 2*h, part{at + "q_proj.weight", q}, part{at + "k_proj.weight", kv}, part{at + "v_proj.weight", kv})
 	w.out = l.matrix(at+"o_proj.weight", h, q)
 	w.gateUp, w.down = l.mlp("midlayer.mlp.")
-	w.head = m.head
-	if src.Has("lm_head.weight") || hc.DraftVocab != c.VocabSize || h != m.Config.HiddenSize {
-		w.head = l.matrix("lm_head.weight", hc.DraftVocab, h)
-	}
+	w.head = m.lmHead(l, src)
 	w.ids = l.tokens(src, "d2t", true)
 	// As for MTP, slot p holds the pair (features of p-1, token p).
 	w.attn = &kernels.AttnSpec{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/kernels"
@@ -26,26 +27,34 @@ type headOpener interface {
 	OpenHead(name string) (HeadSource, error)
 }
 
-// RandomHead is where OpenHead finds a head of random weights.
-const RandomHead = "random"
+// Where OpenHead finds heads that are in no directory.
+const (
+	// RandomHead is a head of random weights.
+	RandomHead = "random"
+	// RandomInt4Head is one whose matrices have 4 bits, in groups of 32 columns.
+	RandomInt4Head = "random:int4"
+	// ModelHeads begins the name of a head in the model's folder heads, such as
+	// model:mtp-int4.
+	ModelHeads = "model:"
+)
 
 // OpenHead opens a draft head for the model: in the directory where, or, if where
 // is empty, the one that comes with the model (its folder heads/KIND; a model of
-// random weights comes with random heads), or one of random weights (RandomHead).
-// The error says what would be right.
-func (m *Model) OpenHead(kind checkpoint.HeadKind, where string) (HeadSource, error) {
-	var h HeadSource
-	var err error
-	switch where {
-	case "":
-		if m.heads == nil {
-			return nil, fmt.Errorf("model %s comes with no %s head; name the directory of one (head:), or %q", m.Name, kind, RandomHead)
-		}
-		if h, err = m.heads.OpenHead(string(kind)); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("model %s comes with no %s head (heads/%s); name the directory of one (head:), or %q", m.Name, kind, kind, RandomHead)
-		}
-	case RandomHead:
-		h, err = Random{ShapeName: m.Name, Shape: m.Config, Seed: 1}.OpenHead(string(kind))
+// random weights comes with random heads), or another of that folder (ModelHeads
+// and its name), or one of random weights (RandomHead, RandomInt4Head). The error
+// says what would be right.
+func (m *Model) OpenHead(kind checkpoint.HeadKind, where string) (h HeadSource, err error) {
+	name, own := strings.CutPrefix(where, ModelHeads)
+	random := Random{ShapeName: m.Name, Shape: m.Config, Seed: 1}
+	switch {
+	case own:
+		h, err = m.ownHead(kind, name)
+	case where == "":
+		h, err = m.ownHead(kind, string(kind))
+	case where == RandomHead:
+		h, err = random.OpenHead(string(kind))
+	case where == RandomInt4Head:
+		h, err = random.int4Head(kind)
 	default:
 		var file *checkpoint.Head
 		if file, err = checkpoint.OpenHead(where); err == nil {
@@ -59,6 +68,19 @@ func (m *Model) OpenHead(kind checkpoint.HeadKind, where string) (HeadSource, er
 		return nil, errors.Join(fmt.Errorf("head %s: %w", h.Name(), err), h.Close())
 	}
 	return h, nil
+}
+
+// ownHead opens a head of that name that comes with the model.
+func (m *Model) ownHead(kind checkpoint.HeadKind, name string) (HeadSource, error) {
+	const instead = "name the directory of one (head:), or %q"
+	if m.heads == nil {
+		return nil, fmt.Errorf("model %s comes with no %s head; "+instead, m.Name, kind, RandomHead)
+	}
+	h, err := m.heads.OpenHead(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("model %s comes with no %s head (heads/%s); "+instead, m.Name, kind, name, RandomHead)
+	}
+	return h, err
 }
 
 // fits reports whether a head can draft for the model.

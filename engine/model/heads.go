@@ -38,6 +38,16 @@ func loadHead[W any](m *Model, kind checkpoint.HeadKind, where string, load func
 	return w, nil
 }
 
+// lmHead loads the LM head of a draft head: its own, or the target's where it
+// brings none and neither its vocabulary nor its width asks for one.
+func (m *Model) lmHead(l *loader, src HeadSource) kernels.Weight {
+	c := src.Head()
+	if src.Has("lm_head.weight") || c.DraftVocab != m.Config.VocabSize || c.Layer.HiddenSize != m.Config.HiddenSize {
+		return l.matrix("lm_head.weight", c.DraftVocab, c.Layer.HiddenSize)
+	}
+	return m.head
+}
+
 // tokens returns the token of each row of a head's LM head, from the integer
 // tensor of that name; nil where the head knows the whole vocabulary. With
 // offsets the tensor says what is added to a row's number.

@@ -48,10 +48,7 @@ func (m *Model) loadMTPHead(l *loader, src HeadSource) *mtpWeights {
 	}
 	l.src = mtpSource{src, m.Config}
 	w := l.loadMTP(t, m.rope)
-	w.head, w.vocab = m.head, src.Head().DraftVocab
-	if src.Has("lm_head.weight") || w.vocab != m.Config.VocabSize {
-		w.head = l.matrix("lm_head.weight", w.vocab, m.Config.HiddenSize)
-	}
+	w.head, w.vocab = m.lmHead(l, src), src.Head().DraftVocab
 	w.ids = l.tokens(src, "d2t", true)
 	return w
 }

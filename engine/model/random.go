@@ -62,11 +62,12 @@ func (r Random) Matrix(name string, rows, cols int) (kernels.Source, error) {
 	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: kernels.DTypeBF16, Data: g}, nil
 }
 
-// generator yields BF16 values mean + spread*u, u uniform in [-1, 1).
+// generator yields BF16 values mean + spread*u, u uniform in [-1, 1), or raw bits.
 type generator struct {
 	key          uint64
 	mean, spread float32
 	size         int64
+	raw          bool
 }
 
 // ReadAt implements io.ReaderAt. Offsets and lengths need not be aligned.
@@ -87,6 +88,10 @@ func (g generator) ReadAt(p []byte, off int64) (int, error) {
 
 func (g generator) word(dst []byte, i uint64) {
 	z := splitmix(g.key + i)
+	if g.raw {
+		binary.LittleEndian.PutUint64(dst, z)
+		return
+	}
 	for k := range 4 {
 		u := float32(int16(z>>(16*k))) * (1.0 / 32768)
 		v := g.mean + float32(g.spread*u)

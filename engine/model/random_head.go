@@ -1,6 +1,12 @@
 package model
 
-import "exacta.dev/exacta/engine/checkpoint"
+import (
+	"fmt"
+	"math"
+
+	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/kernels"
+)
 
 // randomHead is a head of made-up weights for a shape: it measures what drafting
 // costs, and serves tests.
@@ -40,8 +46,19 @@ func (r Random) OpenHead(name string) (HeadSource, error) {
 // Head implements HeadSource.
 func (h randomHead) Head() checkpoint.HeadConfig { return h.c }
 
-// Has implements Source: such a head shares the target's embedding.
-func (h randomHead) Has(name string) bool { return name != "embed_tokens.weight" }
+// Has implements Source: such a head shares the target's embedding, and one of kind
+// dflash its LM head.
+func (h randomHead) Has(name string) bool {
+	switch name {
+	case "embed_tokens.weight":
+		return false
+	case "lm_head.weight":
+		return h.c.Kind != checkpoint.HeadDFlash
+	case "d2t":
+		return h.c.DraftVocab != h.c.Layer.VocabSize
+	}
+	return true
+}
 
 // Ints implements HeadSource: the kept tokens are spread over the vocabulary.
 func (h randomHead) Ints(name string, n int) ([]int64, error) {
@@ -57,3 +74,42 @@ func (h randomHead) Ints(name string, n int) ([]int64, error) {
 
 // Close implements HeadSource.
 func (h randomHead) Close() error { return nil }
+
+// randomInt4Head is a randomHead whose matrices, an LM head of its own among them,
+// have 4 bits: symmetric, in groups of int4Group columns.
+type randomInt4Head struct{ randomHead }
+
+var _ HeadSource = randomInt4Head{}
+
+const int4Group = 32
+
+// int4Head makes a head of random weights of 4 bits.
+func (r Random) int4Head(kind checkpoint.HeadKind) (HeadSource, error) {
+	h, err := r.OpenHead(string(kind))
+	if err != nil {
+		return nil, err
+	}
+	return randomInt4Head{h.(randomHead)}, nil
+}
+
+// Has implements Source.
+func (h randomInt4Head) Has(name string) bool {
+	return name == "lm_head.weight" || h.randomHead.Has(name)
+}
+
+// Matrix implements Source: what has more than one row has 4 bits.
+func (h randomInt4Head) Matrix(name string, rows, cols int) (kernels.Source, error) {
+	s, err := h.randomHead.Matrix(name, rows, cols)
+	if err != nil || rows == 1 {
+		return s, err
+	}
+	if cols%int4Group != 0 {
+		return s, fmt.Errorf("%s: tensor %s has %d columns, which groups of %d don't divide; there are no such heads of 4 bits for this shape", h.Name(), name, cols, int4Group)
+	}
+	// Uniform over -8..7, with the standard deviation that Random gives matrices.
+	scale := float32(1 / (4.61 * math.Sqrt(float64(cols))))
+	key := splitmix(h.Seed ^ hashName(name))
+	s.DType, s.Data = kernels.DTypeInt4, generator{key: key, size: int64(rows) * int64(cols) / 2, raw: true}
+	s.Int4 = &kernels.Int4{Group: int4Group, Scales: generator{key: splitmix(key), mean: scale, spread: scale / 4, size: int64(rows) * int64(cols/int4Group) * 2}}
+	return s, nil
+}
