@@ -16,15 +16,21 @@ import (
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/kernels"
-	"exacta.dev/exacta/verify"
 )
 
 // QuantizeMethods are the ways to choose the 4 bits.
 var QuantizeMethods = []string{"gptq", "rtn"}
 
+// QuantizeHeads are the kinds of head that can be quantised, by the name of the
+// strategy that drafts with them.
+var QuantizeHeads = []string{string(checkpoint.HeadMTP), string(checkpoint.HeadEagle3), string(checkpoint.HeadMedusa), string(checkpoint.HeadDFlash)}
+
 // QuantizeOptions say which head exacta quantize makes, and how it is judged.
 type QuantizeOptions struct {
-	Head       string // "mtp"
+	Head string // one of QuantizeHeads
+	// From is where the BF16 head is, as the strategy's setting head; empty takes
+	// the one that comes with the model.
+	From       string
 	Model      string
 	Backend    string
 	Kernels    string
@@ -32,14 +38,14 @@ type QuantizeOptions struct {
 	Group      int
 	ZeroPoints bool
 	Method     string
-	// Vocab is the number of tokens of the head's own LM head; 0 keeps all.
-	// Fewer are the most frequent ones of the corpus.
+	// Vocab is the number of tokens of the head's own LM head; 0 keeps those of the
+	// BF16 head. Fewer are those that are most frequent in the corpus.
 	Vocab int
 	// Corpus is a text file. It also gives the inputs to calibrate with, in
 	// place of every second prompt of the model.
 	Corpus string
 	Out    string // directory
-	K      int    // drafts per step
+	K      int    // drafts per step, if the head can draft so many
 	Tokens int    // generated per prompt
 	Limit  int    // prompts to judge by; 0 takes all
 }
@@ -82,8 +88,8 @@ func pairOf(bf16, int4 float64) QuantizePair {
 
 func (o QuantizeOptions) validate() error {
 	switch {
-	case o.Head != "mtp":
-		return fmt.Errorf("quantize %q: heads that can be quantised: mtp", o.Head)
+	case !slices.Contains(QuantizeHeads, o.Head):
+		return fmt.Errorf("quantize %q: heads that can be quantised: %s", o.Head, strings.Join(QuantizeHeads, ", "))
 	case !slices.Contains(QuantizeMethods, o.Method):
 		return fmt.Errorf("method %q; use one of %v", o.Method, QuantizeMethods)
 	case !slices.Contains(kernels.Int4Groups, o.Group):
@@ -106,6 +112,7 @@ type quantizer struct {
 	entry *registry.Entry
 	rec   *quant.Recorder
 	m     *model.Model
+	from  *bf16Head
 	res   QuantizeResult
 	show  func(string)
 }
@@ -130,25 +137,27 @@ func Quantize(ctx context.Context, o QuantizeOptions, show func(string)) (res *Q
 	if z.m, err = model.Load(z.rec, z.entry.Source, model.Options{MTP: true}); err != nil {
 		return nil, err
 	}
-	if _, ok := z.m.MTPLayer(); !ok {
-		return nil, fmt.Errorf("quantize mtp: model %s has no MTP module (mtp.* tensors)", z.entry.Name)
+	if z.from, err = z.open(); err != nil {
+		return nil, fmt.Errorf("quantize %s: %w", o.Head, err)
 	}
+	defer func() { err = errors.Join(err, z.from.Close()) }()
+	return &z.res, z.run(ctx)
+}
+
+func (z *quantizer) run(ctx context.Context) error {
 	calibrate, judge, corpus, err := z.prompts()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if o.Method == "gptq" {
+	if z.o.Method == "gptq" {
 		if err := z.calibrate(ctx, calibrate); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := z.write(corpus); err != nil {
-		return nil, err
+		return err
 	}
-	if err := z.judge(ctx, judge); err != nil {
-		return nil, err
-	}
-	return &z.res, nil
+	return z.judge(ctx, judge)
 }
 
 // prompts returns what to calibrate with, what to judge by, and the corpus.
@@ -205,149 +214,37 @@ func (z *quantizer) corpus() ([]int32, error) {
 	return ids, nil
 }
 
-// drafter makes the mtp drafter with the head at a place.
-func (z *quantizer) drafter(head string) (engine.Drafter, error) {
-	return (&draft.MTP{Head: head}).Provision(draft.Env{Backend: z.rec, Model: z.m, Vocab: z.entry.Vocab()})
+// drafter makes the drafter of the kind with the head at a place.
+func (z *quantizer) drafter(where string) (engine.Drafter, error) {
+	var s draft.Strategy
+	switch z.from.config.Kind {
+	case checkpoint.HeadMTP:
+		s = &draft.MTP{Head: where}
+	case checkpoint.HeadEagle3:
+		s = &draft.Eagle3{Head: where}
+	case checkpoint.HeadMedusa:
+		s = &draft.Medusa{Head: where}
+	default:
+		s = &draft.DFlash{Head: where}
+	}
+	return s.Provision(draft.Env{Backend: z.rec, Model: z.m, Vocab: z.entry.Vocab()})
 }
 
-// calibrate decodes prompts while the recorder watches the drafter.
+// calibrate decodes prompts while the recorder watches the drafter, with drafts so long
+// that all of the head's matrices are used.
 func (z *quantizer) calibrate(ctx context.Context, prompts []Prompt) error {
-	d, err := z.drafter("")
+	d, err := z.drafter(z.o.From)
 	if err != nil {
 		return err
 	}
 	watched := quant.Watch(d.(engine.DeviceDrafter), z.rec)
 	for i, p := range prompts {
 		z.show(fmt.Sprintf("calibrate %d of %d", i+1, len(prompts)))
-		out, err := z.decode(ctx, watched, p)
+		out, err := z.decode(ctx, watched, p, max(z.o.K, z.from.config.Heads))
 		if err != nil {
 			return err
 		}
 		z.res.Calibrated += len(p.IDs) + len(out.tokens)
 	}
 	return z.rec.Err()
-}
-
-// decoded is what one prompt gave.
-type decoded struct {
-	tokens          []int32
-	accepted, steps int
-	draftMs         []float64
-}
-
-// decode continues a prompt greedily.
-func (z *quantizer) decode(ctx context.Context, d engine.Drafter, p Prompt) (out decoded, err error) {
-	rule, err := verify.New("greedy")
-	if err != nil {
-		return out, err
-	}
-	rec := engine.RecorderFunc(func(r *engine.Record) error {
-		if r.Phase == engine.Decode {
-			out.steps++
-			out.accepted += int(r.Accepted)
-			if int(r.KExecuted) == z.o.K {
-				out.draftMs = append(out.draftMs, float64(r.DraftNs)/1e6)
-			}
-		}
-		return nil
-	})
-	e, err := engine.New(z.m, engine.Config{
-		MaxTokens: min(z.m.MaxTokens, len(p.IDs)+z.o.Tokens), MaxSequences: 1, MaxDraft: z.o.K, Vocab: z.entry.Vocab(),
-	}, map[string]engine.Drafter{d.Name(): d}, rule, rec, engine.Listener{})
-	if err != nil {
-		return out, err
-	}
-	defer e.Close()
-	seq, err := e.Submit(engine.Request{
-		ID: p.ID, Prompt: p.IDs, MaxNew: z.o.Tokens, Drafter: d.Name(), K: z.o.K, Stop: z.entry.Source.Config().EOS, IgnoreStop: true,
-	})
-	if err != nil {
-		return out, err
-	}
-	if err := e.Run(func() bool { return ctx.Err() != nil }); err != nil {
-		return out, err
-	}
-	if ctx.Err() != nil {
-		return out, ErrInterrupted
-	}
-	out.tokens = slices.Clone(seq.Output())
-	return out, seq.Err()
-}
-
-// write quantises and writes the head.
-func (z *quantizer) write(corpus []int32) error {
-	c := z.m.Config
-	h := &quant.Head{
-		Kind: checkpoint.HeadMTP, Hidden: c.HiddenSize, Vocab: c.VocabSize, Draft: c.VocabSize, Method: z.o.Method,
-		Options: quant.Options{Group: z.o.Group, ZeroPoints: z.o.ZeroPoints},
-	}
-	var keep []int32
-	if z.o.Vocab > 0 {
-		var err error
-		if keep, err = quant.Frequent(corpus, z.entry.Vocab(), z.o.Vocab); err != nil {
-			return fmt.Errorf("vocab: %w", err)
-		}
-		h.SetTokens(keep)
-	}
-	lm := "lm_head.weight"
-	if c.TieEmbeddings {
-		lm = "model.embed_tokens.weight"
-	}
-	var whole int64
-	for _, l := range z.rec.Named("mtp.", lm) {
-		z.show("quantise " + l.Parts[0].Name)
-		rows, cols := l.Shape()
-		whole += 2 * int64(rows) * int64(cols)
-		var rows4 []int32
-		if l.Parts[0].Name == lm {
-			rows4 = keep
-		}
-		if err := h.Add(l, func(name string) string { return strings.Replace(name, lm, "lm_head.weight", 1) }, rows4); err != nil {
-			return fmt.Errorf("quantize: %w", err)
-		}
-	}
-	z.res.Bytes = pairOf(float64(whole), float64(h.Bytes()))
-	z.res.Vocab = h.Draft
-	return h.Write(z.o.Out)
-}
-
-// judge compares both heads prompt by prompt.
-func (z *quantizer) judge(ctx context.Context, prompts []Prompt) error {
-	r := &z.res
-	r.Model, r.Head, r.Out, r.Method, r.Group, r.ZeroPoints = z.entry.Name, z.o.Head, z.o.Out, z.o.Method, z.o.Group, z.o.ZeroPoints
-	r.Prompts, r.K, r.Exact = len(prompts), z.o.K, true
-	var heads [2]engine.Drafter
-	var sum [2]decoded
-	for i, where := range []string{"", z.o.Out} {
-		var err error
-		if heads[i], err = z.drafter(where); err != nil {
-			return err
-		}
-	}
-	for n, p := range prompts {
-		z.show(fmt.Sprintf("judge %d of %d", n+1, len(prompts)))
-		var outs [2]decoded
-		for i := range heads {
-			var err error
-			if outs[i], err = z.decode(ctx, heads[i], p); err != nil {
-				return err
-			}
-			sum[i].accepted += outs[i].accepted
-			sum[i].steps += outs[i].steps
-			sum[i].draftMs = append(sum[i].draftMs, outs[i].draftMs...)
-		}
-		r.Exact = r.Exact && slices.Equal(outs[0].tokens, outs[1].tokens)
-	}
-	mid := func(x []float64) float64 {
-		if len(x) == 0 {
-			return 0
-		}
-		slices.Sort(x)
-		return x[len(x)/2]
-	}
-	length := func(d decoded) float64 { return 1 + float64(d.accepted)/float64(max(1, d.steps)) }
-	r.Accepted = pairOf(float64(sum[0].accepted), float64(sum[1].accepted))
-	r.PerStep = pairOf(length(sum[0]), length(sum[1]))
-	r.DraftMs = pairOf(mid(sum[0].draftMs), mid(sum[1].draftMs))
-	return nil
 }

@@ -14,12 +14,14 @@ func newQuantizeCommand(o *options) *cobra.Command {
 	q := experiments.QuantizeOptions{}
 	cmd := &cobra.Command{
 		Use: "quantize HEAD", Short: "make a draft head of 4 bits and compare it with the one it is made from", Args: cobra.ExactArgs(1),
-		ValidArgs: []string{"mtp"},
+		ValidArgs: experiments.QuantizeHeads,
 		Long: `quantize writes a draft head whose matrices have 4 bits, with a BF16 scale (and a zero
 point) for each group of columns, and an LM head of its own, over the most frequent
-tokens of a corpus if --vocab asks for fewer than all. HEAD is mtp, the module of the
-model. A run drafts with it by "drafter: mtp" with "config: {head: DIR}"; the BF16 model
-verifies every token, so the output stays what it is.
+tokens of a corpus if --vocab asks for fewer than all. HEAD is mtp (the module of the
+model), eagle3, medusa or dflash; --from names a head that doesn't come with the model.
+A run drafts with it by "drafter: HEAD" with "config: {head: DIR}", mtp-tree and
+eagle3-tree likewise; the BF16 model verifies every token, so the output stays what it
+is.
 
 gptq calibrates with inputs that are recorded while the head drafts: for every second
 prompt of the model, or for pieces of the corpus. rtn rounds to nearest. Both heads
@@ -30,7 +32,7 @@ prompts, k, bytes, accepted, accept_length, draft_ms (each {bf16, int4, ratio}),
 bytes counts what a draft reads, the LM head included; exact says that both heads gave
 the same tokens, and where it is false the exit code is 1.`,
 		Example: `  exacta quantize mtp --out heads/mtp4
-  exacta quantize mtp --group 32 --zero-points --method rtn --out heads/mtp4
+  exacta quantize eagle3 --group 32 --zero-points --method rtn --out heads/eagle4
   exacta quantize mtp --vocab 2048 --corpus corpus.txt --out heads/mtp4 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Head = args[0]
@@ -52,6 +54,7 @@ the same tokens, and where it is false the exit code is 1.`,
 		},
 	}
 	cmd.Flags().StringVar(&q.Model, "model", registry.Embedded, "embedded, random:SHAPE, or a directory")
+	cmd.Flags().StringVar(&q.From, "from", "", "the BF16 head: a directory (default: the one that comes with the model)")
 	cmd.Flags().StringVar(&q.Backend, "backend", "cpu", "backend")
 	cmd.Flags().StringVar(&q.Kernels, "kernels", "", "CPU kernel set")
 	cmd.Flags().IntVar(&q.Threads, "threads", 0, "CPU threads (default: all cores)")

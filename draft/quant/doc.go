@@ -14,9 +14,16 @@
 // drafter works, adds up the inputs of each product, as drafting sees them (passes over
 // committed rows, and the head's own hidden states further out).
 //
-// A head may bring an LM head of its own over the tokens that are most frequent in a
-// text ([Frequent]); the d2t tensor says which, as in EAGLE-3's files. [Head] has the
-// tensors and writes the directory: config.json and model.safetensors, where a matrix X
-// of 4 bits is X (U8 [rows, columns/2], the even column in the low half of a byte),
-// X_scale (BF16 [rows, columns/group]) and X_zero (U8, where not symmetric).
+// AWQ (Lin et al. 2024, arXiv:2306.00978) would scale the columns of large inputs up
+// before rounding. It needs a place for the inverse scale: the norm before a matrix, which
+// the attention's and the MLP's outputs don't have, and which several matrices share. GPTQ
+// spreads errors by the same moments without one, and the format stays plain.
+//
+// Any kind of head can be made: of an MTP module, EAGLE-3, Medusa and DFlash, each with the
+// tensors' names and the config.json of the BF16 head. It may bring an LM head of its own
+// over the tokens that are most frequent in a text ([Frequent]); the tensor d2t (of Medusa:
+// token_map) says which. [Head] has the tensors and writes the directory: config.json and
+// model.safetensors, where a matrix X of 4 bits is X (U8 [rows, columns/2], the even column
+// in the low half of a byte), X_scale (BF16 [rows, columns/group]) and X_zero (U8, where not
+// symmetric). What rows are gathered from (embed_tokens) keeps its 16 bits.
 package quant

@@ -10,6 +10,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/model"
@@ -18,44 +20,51 @@ import (
 
 // Head collects the tensors of a quantised head.
 type Head struct {
-	Kind          checkpoint.HeadKind
-	Hidden, Vocab int // of the target
-	Draft         int // tokens of the LM head
-	Options       Options
-	Method        string // for the file's metadata
-	tensors       []checkpoint.Data
+	// Config is what the head was made from says of itself; its Text, with the
+	// number of tokens of the LM head, becomes the new one's config.json.
+	Config  checkpoint.HeadConfig
+	Options Options
+	Method  string // gptq, or rtn for round to nearest
+	tensors []checkpoint.Data
+	draft   int // tokens of the LM head; 0: as in Config
 }
 
-// Add quantises a parameter part by part, or copies it where it is not a matrix. A
-// method that needs moments gets those of the load. rename gives the name of a part
-// in the file.
-func (h *Head) Add(l Loaded, rename func(string) string, keep []int32) error {
-	for _, p := range l.Parts {
-		name := rename(p.Name)
-		w, err := values(p)
-		if err != nil {
-			return err
-		}
-		rows := p.Rows
-		switch {
-		case l.Use != kernels.Matrix:
-			h.tensors = append(h.tensors, exact(name, p, w))
-			continue
-		case keep != nil:
-			w, rows = pick(w, p.Cols, keep), len(keep)
-		}
-		var m *Matrix
-		if h.Method == "gptq" {
-			m, err = GPTQ(name, w, rows, p.Cols, l.Moments, h.Options)
-		} else {
-			m, err = RoundToNearest(name, w, rows, p.Cols, h.Options)
-		}
-		if err != nil {
-			return err
-		}
+// Add quantises a part of a parameter that was loaded, under the name that it has in
+// the head's file, or copies it where it is not a matrix. keep lists the rows to keep;
+// nil keeps all. A method that needs moments gets those of the load.
+func (h *Head) Add(l Loaded, part kernels.Source, name string, keep []int32) error {
+	w, err := values(part)
+	if err != nil {
+		return err
+	}
+	if l.Use != kernels.Matrix || name == Embedding {
+		h.tensors = append(h.tensors, exact(name, part, w))
+		return nil
+	}
+	rows := part.Rows
+	if keep != nil {
+		w, rows = pick(w, part.Cols, keep), len(keep)
+	}
+	var m *Matrix
+	if h.Method == "gptq" {
+		m, err = GPTQ(name, w, rows, part.Cols, l.Moments, h.Options)
+	} else {
+		m, err = RoundToNearest(name, w, rows, part.Cols, h.Options)
+	}
+	if err == nil {
 		h.add(name, m)
 	}
-	return nil
+	return err
+}
+
+// Embedding is the matrix of a head that rows are gathered from, so that it can't have
+// 4 bits.
+const Embedding = "embed_tokens.weight"
+
+// IsLMHead reports whether a tensor of a head has a row for each token of its
+// vocabulary.
+func IsLMHead(name string) bool {
+	return name == "lm_head.weight" || strings.HasPrefix(name, "lm_heads.")
 }
 
 func (h *Head) add(name string, m *Matrix) {
@@ -68,20 +77,48 @@ func (h *Head) add(name string, m *Matrix) {
 	}
 }
 
-// SetTokens says which tokens the rows of the LM head stand for, in ascending order.
+// SetTokens says which tokens the rows of the LM head stand for.
 func (h *Head) SetTokens(ids []int32) {
+	h.draft = len(ids)
+	name, offsets := "d2t", true
+	if h.Config.Kind == checkpoint.HeadMedusa {
+		name, offsets = "token_map", false
+	}
 	raw := make([]byte, 0, 8*len(ids))
 	for i, id := range ids {
-		raw = binary.LittleEndian.AppendUint64(raw, uint64(int64(id)-int64(i)))
+		v := int64(id)
+		if offsets {
+			v -= int64(i)
+		}
+		raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
 	}
-	h.Draft = len(ids)
-	h.tensors = append(h.tensors, checkpoint.Data{Name: "d2t", DType: checkpoint.I64, Shape: []int{len(ids)}, Bytes: raw})
+	h.tensors = append(h.tensors, checkpoint.Data{Name: name, DType: checkpoint.I64, Shape: []int{len(ids)}, Bytes: raw})
 }
 
-// Bytes returns the size of all tensors.
+// config is the new head's config.json.
+func (h *Head) config() ([]byte, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(h.Config.Text, &all); err != nil {
+		return nil, fmt.Errorf("config of the head: %w", err)
+	}
+	if h.draft > 0 {
+		key := "draft_vocab_size"
+		if h.Config.Kind == checkpoint.HeadMedusa {
+			key = "truncated_vocab_size"
+		}
+		all[key] = json.RawMessage(strconv.Itoa(h.draft))
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	return append(text, '\n'), err
+}
+
+// Bytes returns the size of what a draft reads: of all but the embedding and the table
+// of tokens, of which a draft reads one row.
 func (h *Head) Bytes() (n int64) {
 	for _, t := range h.tensors {
-		n += int64(len(t.Bytes))
+		if t.Name != Embedding && t.DType != checkpoint.I64 {
+			n += int64(len(t.Bytes))
+		}
 	}
 	return n
 }
@@ -92,14 +129,11 @@ func (h *Head) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	config, err := json.MarshalIndent(map[string]any{
-		"architectures": []string{"MTPDraftModel"}, "model_type": string(h.Kind),
-		"hidden_size": h.Hidden, "vocab_size": h.Vocab, "draft_vocab_size": h.Draft,
-	}, "", "  ")
+	config, err := h.config()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), append(config, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644); err != nil {
 		return err
 	}
 	name := filepath.Join(dir, "model.safetensors")

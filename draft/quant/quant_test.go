@@ -37,11 +37,11 @@ func (m *Matrix) dequantize() []float32 {
 }
 
 func TestFrequent(t *testing.T) {
-	ids, err := Frequent([]int32{5, 5, 1, 7, 7, 7}, 9, 4)
+	all := []int32{8, 0, 1, 2, 3, 5, 6, 7}
+	ids, err := Frequent([]int32{4, 4, 4, 4, 5, 5, 1, 7, 7, 7}, all, 4)
 	require.NoError(t, err)
-	require.Equal(t, []int32{0, 1, 5, 7}, ids, "ties go to the lower id")
-	_, err = Frequent(nil, 9, 10)
-	require.Error(t, err)
-	_, err = Frequent([]int32{9}, 9, 1)
-	require.ErrorContains(t, err, "outside the vocabulary")
+	require.Equal(t, []int32{0, 1, 5, 7}, ids, "ties go to the lower id; 4 is not in the list")
+	require.EqualValues(t, 8, all[0], "the list is left as it was")
+	_, err = Frequent(nil, all, 9)
+	require.ErrorContains(t, err, "9 tokens of a vocabulary of 8")
 }

@@ -3,7 +3,6 @@ package quant
 import (
 	"fmt"
 	"math"
-	"strings"
 	"unsafe"
 
 	"exacta.dev/exacta/engine"
@@ -153,17 +152,4 @@ func (w *watched) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	w.r.Start()
 	defer w.r.Stop()
 	return w.DeviceDrafter.Propose(q, asks)
-}
-
-// Named returns what was loaded whose first part has a name with one of the prefixes.
-func (r *Recorder) Named(prefixes ...string) (out []Loaded) {
-	for _, l := range r.loads {
-		for _, p := range prefixes {
-			if strings.HasPrefix(l.Parts[0].Name, p) {
-				out = append(out, l)
-				break
-			}
-		}
-	}
-	return out
 }
