@@ -7,6 +7,7 @@ import (
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/kernels"
 	"exacta.dev/exacta/kernels/cpu"
@@ -63,8 +64,11 @@ type trace struct {
 type Suite struct {
 	Source     model.Source
 	KernelSets []string
-	Coverage   Coverage
-	loaded     map[string]*model.Model // by backend options
+	// Heads are where the learned strategies find their heads, by kind; those that
+	// are left out come with the model.
+	Heads    map[checkpoint.HeadKind]string
+	Coverage Coverage
+	loaded   map[string]*model.Model // by backend options
 }
 
 // NewSuite makes a suite over a model source.
@@ -167,11 +171,7 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 		o.output[requestID(i)] = ref.tokens
 	}
 	drafters := map[string]engine.Drafter{"oracle": o}
-	for _, name := range []string{"ngram", "mtp", "mtp-tree", "eagle3", "eagle3-tree", "medusa", "dflash"} {
-		st, err := draft.New(name)
-		if err != nil {
-			return nil, err
-		}
+	for name, st := range Strategies(s.Heads) {
 		if drafters[name], err = st.Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: m.Config.VocabSize}); err != nil {
 			return nil, err
 		}
@@ -184,6 +184,20 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 		cfg.Pages = (MaxTokens+10)/kernels.PageTokens + 1 // exactly one longest sequence
 	}
 	return drive(m, cfg, drafters, p.Requests, &s.Coverage)
+}
+
+// Strategies are those that programs draft with, by name, with heads by kind.
+func Strategies(heads map[checkpoint.HeadKind]string) map[string]draft.Strategy {
+	mtp, eagle3 := heads[checkpoint.HeadMTP], heads[checkpoint.HeadEagle3]
+	return map[string]draft.Strategy{
+		"ngram":       &draft.NGram{MinMatch: 2, MaxMatch: 4},
+		"mtp":         &draft.MTP{Head: mtp},
+		"mtp-tree":    &draft.MTPTree{Head: mtp, Width: 3, Depth: 5},
+		"eagle3":      &draft.Eagle3{Head: eagle3},
+		"eagle3-tree": &draft.Eagle3Tree{Head: eagle3, Width: 3, Depth: 5},
+		"medusa":      &draft.Medusa{Head: heads[checkpoint.HeadMedusa]},
+		"dflash":      &draft.DFlash{Head: heads[checkpoint.HeadDFlash]},
+	}
 }
 
 func requestID(i int) string { return fmt.Sprintf("r%d", i) }
