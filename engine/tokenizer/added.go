@@ -91,11 +91,14 @@ func (a *addedSet) find(s string, i int) (token *AddedToken, start, end int) {
 	return nil, 0, 0
 }
 
-// split cuts s into tokens and the text between them, in order. A match that
-// fails its single-word condition stays text, whole.
-func (a *addedSet) split(s string, token func(*AddedToken), text func(string)) {
+// split cuts s into tokens and the text between them, in order; text gets
+// whether its piece begins s. A match that fails its single-word condition
+// stays text, whole.
+func (a *addedSet) split(s string, token func(*AddedToken), text func(s string, first bool)) {
 	if a == nil {
-		text(s)
+		if s != "" {
+			text(s, true)
+		}
 		return
 	}
 	done := 0
@@ -118,13 +121,13 @@ func (a *addedSet) split(s string, token func(*AddedToken), text func(string)) {
 			end = run(s, end, space)
 		}
 		if done < start {
-			text(s[done:start])
+			text(s[done:start], done == 0)
 		}
 		token(t)
 		done = end
 	}
 	if done < len(s) {
-		text(s[done:])
+		text(s[done:], done == 0)
 	}
 }
 

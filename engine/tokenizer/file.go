@@ -82,14 +82,21 @@ func parseFile(text []byte) (*file, error) {
 	switch {
 	case f.Version != nil && *f.Version != "1.0":
 		return nil, fmt.Errorf("version is %q; known is \"1.0\"", *f.Version)
-	case !absent(f.Truncation):
-		return nil, errors.New("truncation is not supported; null would be right")
-	case !absent(f.Padding):
-		return nil, errors.New("padding is not supported; null would be right")
 	case absent(f.Model):
 		return nil, errors.New("model is missing")
 	}
 	return &f, nil
+}
+
+// ignored lists what is in the file and has no effect here.
+func (f *file) ignored() (out []string) {
+	if !absent(f.Truncation) {
+		out = append(out, "truncation: a prompt that is too long is refused, not shortened")
+	}
+	if !absent(f.Padding) {
+		out = append(out, "padding: sequences of a batch keep their own lengths")
+	}
+	return out
 }
 
 func parseModel(raw json.RawMessage) (*modelFile, error) {
@@ -104,15 +111,13 @@ func parseModel(raw json.RawMessage) (*modelFile, error) {
 	}
 	switch {
 	case m.Type != "BPE":
-		return nil, fmt.Errorf("type is %q; known is \"BPE\"", m.Type)
+		return nil, fmt.Errorf("type is %q; known is \"BPE\", which all model families that can be run here use", m.Type)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return nil, fmt.Errorf("dropout is %g; only null is supported", *m.Dropout)
 	case m.Prefix != nil && *m.Prefix != "":
 		return nil, fmt.Errorf("continuing_subword_prefix is %q; only null is supported", *m.Prefix)
 	case m.Suffix != nil && *m.Suffix != "":
 		return nil, fmt.Errorf("end_of_word_suffix is %q; only null is supported", *m.Suffix)
-	case m.ByteFallback:
-		return nil, errors.New("byte_fallback is not supported: the model must be byte-level")
 	}
 	return &m, nil
 }
@@ -154,6 +159,9 @@ func parseMerges(raw json.RawMessage) ([][2]string, error) {
 	}
 	return out, nil
 }
+
+// maxNesting is how deep Sequence components may hold each other.
+const maxNesting = 4
 
 // typeOf reads the type of a component.
 func typeOf(raw json.RawMessage) (string, error) {

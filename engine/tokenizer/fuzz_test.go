@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -35,6 +36,13 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+// keepsText are the designs whose ids decode to the text, or its NFC: without
+// added tokens that take white space away, a space before the text, unknown
+// characters, or folding.
+var keepsText = map[string]bool{
+	"a_llama3": true, "b_qwen3": true, "c_qwen35": true, "d_smollm2": true, "e_deepseek": true, "g_glm": true, "j_gemma": true,
+}
+
 // FuzzRoundTrip encodes any text with each design: decoding gives the text
 // back, normalised where the design normalises, and streaming gives the same.
 func FuzzRoundTrip(f *testing.F) {
@@ -50,14 +58,11 @@ func FuzzRoundTrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for name, tok := range toks {
-			if name == "f_flags" {
-				tok.Encode(s, true) // its added tokens take white space away
-				continue
-			}
-			ids := tok.Encode(s, false)
+			ids := tok.Encode(s, !keepsText[name])
 			raw := string(tok.DecodeBytes(ids, false))
 			switch {
-			case !tok.normalize:
+			case !keepsText[name] || name == "j_gemma" && strings.Contains(s, "\u2581"):
+			case tok.normalize == nil || name == "j_gemma":
 				require.Equal(t, s, raw, name)
 			case utf8.ValidString(s):
 				require.Equal(t, nfc(raw), raw, name)

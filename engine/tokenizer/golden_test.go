@@ -16,8 +16,12 @@ import (
 )
 
 // designs are the tokenizers of testdata/make_goldens.py, one for each family
-// of pre-tokenizer; f_flags has added tokens with every flag.
-var designs = []string{"a_llama3", "b_qwen3", "c_qwen35", "d_smollm2", "e_deepseek", "f_flags"}
+// of tokenizers; f_flags has added tokens with every flag, l_folded the
+// normalisers that no family uses.
+var designs = []string{
+	"a_llama3", "b_qwen3", "c_qwen35", "d_smollm2", "e_deepseek", "f_flags",
+	"g_glm", "h_gpt2", "i_llama2", "j_gemma", "k_metaspace", "l_folded",
+}
 
 // golden is what the reference gave for one design.
 type golden struct {
@@ -92,6 +96,9 @@ func TestGoldenDecode(t *testing.T) {
 					invalid++
 				}
 			}
+			if _, has := tok.ID("<0x80>"); !has && !tok.decoding.bytes {
+				return // no token is a byte
+			}
 			require.Greater(t, invalid, 100, "ids that make invalid UTF-8 must be among the goldens")
 		})
 	}
@@ -120,6 +127,9 @@ func TestGoldenSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, g := goldens(t, name)
+			if g.SweepText == "" {
+				return // its steps are those of another design
+			}
 			tok := design(t, name)
 			require.Len(t, g.SweepIDs, 0x110000/block)
 			require.Len(t, g.SweepPieces, 0x110000/block)
@@ -142,11 +152,11 @@ func TestGoldenSweep(t *testing.T) {
 
 // pieceSizes gives the sizes in bytes of the words that the splitters make.
 func pieceSizes(tok *Tokenizer, stage int, s string) (sizes []int32) {
-	if stage == len(tok.splitters) {
+	if stage == len(tok.stages) {
 		return []int32{int32(len(s))}
 	}
 	for len(s) > 0 {
-		n := tok.splitters[stage].next(s)
+		n := tok.stages[stage].split.next(s)
 		sizes = append(sizes, pieceSizes(tok, stage+1, s[:n])...)
 		s = s[n:]
 	}

@@ -11,6 +11,10 @@ import (
 // maxID is the highest id accepted: vocabularies are at most 2^20.
 const maxID = 1<<20 - 1
 
+// maxFile is the longest file read, in bytes; the largest published ones have
+// a tenth of it.
+const maxFile = 256 << 20
+
 // maxContent is the longest content of an added token, in bytes.
 const maxContent = 1024
 
@@ -25,6 +29,9 @@ func Load(text []byte) (*Tokenizer, error) {
 }
 
 func load(text []byte) (*Tokenizer, error) {
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("the file has %d bytes; at most %d are read", len(text), maxFile)
+	}
 	if !utf8.Valid(text) {
 		return nil, errors.New("the file is not valid UTF-8")
 	}
@@ -34,14 +41,20 @@ func load(text []byte) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{cache: newWordCache()}
 	t.buffers.New = func() any { return &encoder{t: t} }
-	if t.normalize, err = parseNormalizer(f.Normalizer); err != nil {
+	t.ignored = f.ignored()
+	var strips bool
+	if t.normalize, strips, err = parseNormalizer(f.Normalizer); err != nil {
 		return nil, err
 	}
-	if t.splitters, err = parsePreTokenizer(f.PreTokenizer); err != nil {
+	var bytes bool
+	if t.stages, bytes, err = parsePreTokenizer(f.PreTokenizer, strips); err != nil {
 		return nil, err
 	}
-	if err := parseDecoder(f.Decoder); err != nil {
+	if t.decoding, err = parseDecoder(f.Decoder); err != nil {
 		return nil, err
+	}
+	if bytes != t.decoding.bytes {
+		return nil, errors.New("pre_tokenizer and decoder must both have ByteLevel, or neither")
 	}
 	m, err := parseModel(f.Model)
 	if err != nil {
@@ -96,31 +109,26 @@ func (t *Tokenizer) addVocab(m *modelFile) error {
 	}
 	t.tokens = make([]token, 0, top+1)
 	for spelling, id := range m.Vocab {
-		text, plain := unspell(spelling)
-		if err := t.put(id, token{spelling: spelling, text: text}); err != nil {
+		text, single := t.decoding.text(spelling)
+		if err := t.put(id, token{spelling: spelling, text: text, single: single}); err != nil {
 			return err
 		}
-		if plain && t.whole != nil && text != "" {
+		if t.whole == nil || spelling == "" {
+			continue
+		}
+		if !t.decoding.bytes {
+			t.whole[spelling] = id
+		} else if text, plain := unspell(spelling); plain {
 			t.whole[text] = id
 		}
 	}
-	unk := int32(-1)
-	if m.UnkToken != nil && *m.UnkToken != "" {
-		if id, ok := t.ids[*m.UnkToken]; ok {
-			unk = id
-		}
+	var err error
+	if t.decoding.bytes {
+		t.symbols, err = newByteSymbols(m, t.ids)
+	} else {
+		t.symbols, err = newRuneSymbols(m, t.ids)
 	}
-	for b := range t.byteID {
-		t.byteID[b] = unk
-		if id, ok := t.ids[string(byteRune[b])]; ok {
-			t.byteID[b] = id
-		} else if m.UnkToken != nil && unk < 0 {
-			return fmt.Errorf("vocab has neither a token for byte %#02x (%q) nor unk_token %q", b, byteRune[b], *m.UnkToken)
-		} else if m.UnkToken != nil && m.FuseUnk {
-			return fmt.Errorf("fuse_unk is not supported where vocab lacks bytes (%#02x, %q)", b, byteRune[b])
-		}
-	}
-	return nil
+	return err
 }
 
 func (t *Tokenizer) addMerges(m *modelFile) error {
@@ -129,6 +137,7 @@ func (t *Tokenizer) addMerges(m *modelFile) error {
 		return err
 	}
 	t.model = newBPE(len(merges))
+	cut := t.cutter(m)
 	for rank, pair := range merges {
 		var ids [3]int32
 		for i, spelling := range [...]string{pair[0], pair[1], pair[0] + pair[1]} {
@@ -137,10 +146,29 @@ func (t *Tokenizer) addMerges(m *modelFile) error {
 				return fmt.Errorf("merge %d (%q %q): %q is not in vocab", rank, pair[0], pair[1], spelling)
 			}
 			ids[i] = id
+			if _, single := fallbackByte(spelling); single && m.ByteFallback {
+				return fmt.Errorf("merge %d (%q %q): merges of byte tokens are not supported", rank, pair[0], pair[1])
+			}
 		}
 		t.model.add(pairKey(ids[0], ids[1]), uint64(rank)<<32|uint64(uint32(ids[2])))
+		if cut != nil {
+			cut.join(pair[0], pair[1])
+		}
+	}
+	if cut != nil {
+		t.stages = append(t.stages, stage{split: cut})
 	}
 	return nil
+}
+
+// cutter gives the seams to be filled with the merges of a model that works on
+// code points; nil where words must stay whole: with ignore_merges the whole
+// word is looked up, and unknown characters may be fused.
+func (t *Tokenizer) cutter(m *modelFile) *seams {
+	if t.decoding.bytes || m.IgnoreMerges || !m.ByteFallback {
+		return nil
+	}
+	return newSeams()
 }
 
 func (t *Tokenizer) addAdded(list []AddedToken) error {
@@ -164,10 +192,10 @@ func (t *Tokenizer) addAdded(list []AddedToken) error {
 			return err
 		}
 		shown := a.Content
-		if a.Normalized && t.normalize {
-			shown = nfc(shown)
+		if a.Normalized {
+			shown = t.normalize.apply(shown)
 		}
-		t.tokens[a.ID].text, _ = unspell(shown)
+		t.tokens[a.ID].text, t.tokens[a.ID].single = t.decoding.text(shown)
 	}
 	t.added = slices.Clone(list)
 	slices.SortFunc(t.added, func(a, b AddedToken) int { return cmp.Compare(a.ID, b.ID) })
@@ -175,13 +203,10 @@ func (t *Tokenizer) addAdded(list []AddedToken) error {
 	var rawTexts, normalTexts []string
 	for i := range t.added {
 		a := &t.added[i]
-		switch {
-		case !a.Normalized:
+		if !a.Normalized {
 			raw, rawTexts = append(raw, a), append(rawTexts, a.Content)
-		case t.normalize:
-			normal, normalTexts = append(normal, a), append(normalTexts, nfc(a.Content))
-		default:
-			normal, normalTexts = append(normal, a), append(normalTexts, a.Content)
+		} else if text := t.normalize.apply(a.Content); text != "" {
+			normal, normalTexts = append(normal, a), append(normalTexts, text)
 		}
 	}
 	t.rawAdded = newAddedSet(rawTexts, raw)

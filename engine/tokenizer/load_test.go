@@ -80,16 +80,15 @@ func TestLoadRefuses(t *testing.T) {
 		change func(obj)
 		want   string
 	}{
-		"unknown key":    {set("extra", 1), `unknown field "extra"`},
-		"version":        {set("version", "2.0"), `version is "2.0"; known is "1.0"`},
-		"truncation":     {set("truncation", obj{}), "truncation is not supported; null would be right"},
-		"padding":        {set("padding", obj{}), "padding is not supported; null would be right"},
+		"unknown key": {set("extra", 1), `unknown field "extra"`},
+		"version":     {set("version", "2.0"), `version is "2.0"; known is "1.0"`},
+
 		"no model":       {set("model", nil), "model is missing"},
-		"unigram":        {set("model", obj{"type": "Unigram", "vocab": []any{}}), `model: type is "Unigram"; known is "BPE"`},
+		"unigram":        {set("model", obj{"type": "Unigram", "vocab": []any{}}), `model: type is "Unigram"; known is "BPE", which all model families that can be run here use`},
 		"dropout":        {model("dropout", 0.1), "model: dropout is 0.1; only null is supported"},
 		"prefix":         {model("continuing_subword_prefix", "##"), `model: continuing_subword_prefix is "##"; only null is supported`},
 		"suffix":         {model("end_of_word_suffix", "</w>"), `model: end_of_word_suffix is "</w>"; only null is supported`},
-		"byte fallback":  {model("byte_fallback", true), "model: byte_fallback is not supported: the model must be byte-level"},
+		"byte fallback":  {model("byte_fallback", true), "model: byte_fallback is not supported in a byte-level vocabulary"},
 		"model key":      {model("cache", 1), `model: unknown field "cache"`},
 		"no vocab":       {model("vocab", obj{}), "model: vocab is empty or missing"},
 		"no merges":      {model("merges", nil), "model: merges: the list is missing"},
@@ -108,27 +107,41 @@ func TestLoadRefuses(t *testing.T) {
 			model("fuse_unk", true)(m)
 		}, "model: fuse_unk is not supported where vocab lacks bytes (0x41, 'A')"},
 
-		"normalizer":        {set("normalizer", obj{"type": "Lowercase"}), `normalizer: type "Lowercase" is not supported; known is "NFC"`},
-		"normalizer inside": {set("normalizer", sequence2("normalizers", obj{"type": "NFC"}, obj{"type": "Prepend", "prepend": "_"})), `normalizer: type "Prepend" is not supported; known is "NFC"`},
+		"normalizer":        {set("normalizer", obj{"type": "Nmt"}), `normalizer: type "Nmt" is not supported; known are "NFC", "NFKC", "Lowercase", "Strip", "Prepend", "Replace", "Sequence"`},
+		"normalizer lacks":  {set("normalizer", obj{"type": "Strip", "strip_left": true}), `normalizer: Strip: strip_right is missing`},
+		"normalizer regex":  {set("normalizer", obj{"type": "Replace", "pattern": obj{"Regex": "a+"}, "content": "a"}), `normalizer: Replace: pattern must be {"String": ...}; others are not supported`},
+		"normalizer inside": {set("normalizer", sequence2("normalizers", obj{"type": "NFC"}, obj{"type": "Precompiled"})), `normalizer: type "Precompiled" is not supported; known are "NFC", "NFKC", "Lowercase", "Strip", "Prepend", "Replace", "Sequence"`},
 		"normalizer key":    {set("normalizer", obj{"type": "NFC", "x": 1}), `normalizer: NFC: unknown field "x"`},
 		"normalizer text":   {set("normalizer", "NFC"), "normalizer: it must be an object with a type"},
 
-		"no pre-tokenizer":  {set("pre_tokenizer", nil), "pre_tokenizer: it must end in ByteLevel; other vocabularies than byte-level ones are not supported"},
-		"metaspace":         {set("pre_tokenizer", obj{"type": "Metaspace"}), `pre_tokenizer: type "Metaspace" is not supported; known are "Split", "Digits", "ByteLevel", "Sequence"`},
-		"prefix space":      {set("pre_tokenizer", obj{"type": "ByteLevel", "add_prefix_space": true}), "pre_tokenizer: ByteLevel: add_prefix_space is not supported; false would be right"},
+		"no pre-tokenizer": {set("pre_tokenizer", nil), "pre_tokenizer and decoder must both have ByteLevel, or neither"},
+		"pre-tokenizer":    {set("pre_tokenizer", obj{"type": "Whitespace"}), `pre_tokenizer: type "Whitespace" is not supported; known are "Split", "Digits", "ByteLevel", "Metaspace", "Sequence"`},
+		"metaspace":        {set("pre_tokenizer", obj{"type": "Metaspace", "replacement": "__"}), `pre_tokenizer: Metaspace: replacement has 2 characters; it must have 1`},
+		"metaspace scheme": {set("pre_tokenizer", obj{"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"}), `pre_tokenizer: Metaspace: prepend_scheme is "last"; known are "always", "first" and "never"`},
+		"metaspace strip": {func(m obj) {
+			set("normalizer", obj{"type": "Strip", "strip_left": true, "strip_right": true})(m)
+			set("pre_tokenizer", obj{"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"})(m)
+		}, `pre_tokenizer: Metaspace: prepend_scheme "first" after a Strip normaliser is not supported`},
+		"prefix space":      {set("pre_tokenizer", obj{"type": "ByteLevel"}), "pre_tokenizer: ByteLevel: add_prefix_space is missing"},
 		"bytes not last":    {pre(spellBytes, obj{"type": "Digits", "individual_digits": true}), "pre_tokenizer: ByteLevel must be the last part"},
-		"pattern":           {pre(split(obj{"Regex": `\w+`}, "Isolated", false), spellBytes), `pre_tokenizer: Split: the pattern "\\w+" has no scanner; known are those of Llama 3, Qwen2, Qwen3.5, GPT-2 and DeepSeek V3`},
-		"pattern string":    {pre(split(obj{"String": " "}, "Isolated", false), spellBytes), `pre_tokenizer: Split: pattern must be {"Regex": ...}; others are not supported`},
-		"behavior":          {pre(split(obj{"Regex": patternA}, "Removed", false), spellBytes), `pre_tokenizer: Split: behavior "Removed" is not supported; known is "Isolated"`},
+		"pattern":           {pre(split(obj{"Regex": `\w+`}, "Isolated", false), spellBytes), `pre_tokenizer: Split: the pattern "\\w+" has no scanner; known are those of Llama 3, GLM, Qwen2, Qwen3.5, GPT-2 and DeepSeek V3`},
+		"pattern none":      {pre(split(obj{}, "Isolated", false), spellBytes), `pre_tokenizer: Split: pattern must be {"Regex": ...} or {"String": ...}`},
+		"pattern empty":     {pre(split(obj{"String": ""}, "Isolated", false), spellBytes), `pre_tokenizer: Split: the pattern is an empty text`},
+		"literal behavior":  {pre(split(obj{"String": " "}, "Removed", false), spellBytes), `pre_tokenizer: Split: behavior "Removed" is not supported; known are "Isolated", "MergedWithPrevious" and "MergedWithNext"`},
+		"behavior":          {pre(split(obj{"Regex": patternA}, "Removed", false), spellBytes), `pre_tokenizer: Split: behavior "Removed" is not supported with a regular expression; known is "Isolated"`},
 		"invert":            {pre(split(obj{"Regex": patternA}, "Isolated", true), spellBytes), "pre_tokenizer: Split: invert is not supported"},
 		"digits key":        {pre(obj{"type": "Digits", "only": 1}, spellBytes), `pre_tokenizer: Digits: unknown field "only"`},
 		"sequence key":      {set("pre_tokenizer", obj{"type": "Sequence", "pretokenizers": []any{}, "x": 1}), `pre_tokenizer: Sequence: unknown key "x"`},
 		"sequence no list":  {set("pre_tokenizer", obj{"type": "Sequence"}), "pre_tokenizer: Sequence: pretokenizers must be a list"},
 		"sequence too deep": {set("pre_tokenizer", nested(6)), "pre_tokenizer: Sequence within Sequence is nested too deep"},
 
-		"no decoder":  {set("decoder", nil), `decoder: it is missing; "ByteLevel" would be right`},
-		"decoder":     {set("decoder", obj{"type": "Fuse"}), `decoder: type "Fuse" is not supported; known is "ByteLevel"`},
-		"decoder key": {set("decoder", obj{"type": "ByteLevel", "x": 1}), `decoder: ByteLevel: unknown field "x"`},
+		"no decoder":    {set("decoder", nil), `decoder: it is missing; "ByteLevel" would be right for a byte-level vocabulary`},
+		"decoder":       {set("decoder", obj{"type": "WordPiece"}), `decoder: type "WordPiece" is not supported at place 0; known are "ByteLevel" or "Metaspace" alone, or "Replace", "ByteFallback", "Fuse" and "Strip" in a Sequence`},
+		"decoder bytes": {set("decoder", obj{"type": "Fuse"}), "pre_tokenizer and decoder must both have ByteLevel, or neither"},
+		"decoder order": {set("decoder", sequence2("decoders", obj{"type": "Fuse"}, obj{"type": "ByteFallback"})), "decoder: ByteFallback after a later step; the order must be Replace, ByteFallback, Fuse, Strip"},
+		"decoder strip": {set("decoder", sequence2("decoders", obj{"type": "Strip", "content": " ", "start": 1, "stop": 0})), "decoder: Strip without Fuse before it is not supported"},
+		"decoder stop":  {set("decoder", sequence2("decoders", obj{"type": "Fuse"}, obj{"type": "Strip", "content": " ", "start": 1, "stop": 1})), "decoder: Strip: stop is 1; only 0 is supported"},
+		"decoder key":   {set("decoder", obj{"type": "ByteLevel", "x": 1}), `decoder: ByteLevel: unknown field "x"`},
 
 		"post":              {set("post_processor", obj{"type": "BertProcessing"}), `post_processor: type "BertProcessing" is not supported; known are "ByteLevel", "TemplateProcessing", "Sequence"`},
 		"template no text":  {template([]any{bos}, bosIDs(258)), "post_processor: TemplateProcessing: single: the text must stand in it once, not 0 times"},
@@ -175,6 +188,20 @@ func TestLoadRefusesText(t *testing.T) {
 		_, err := Load([]byte(text))
 		require.EqualError(t, err, want, "%q", text)
 	}
+}
+
+// Shortening and padding belong to a caller of the reference; they do not
+// change the ids of a text here.
+func TestLoadIgnoresWithReason(t *testing.T) {
+	m := minimal()
+	require.Empty(t, loadValue(t, m).Ignored())
+	m["truncation"], m["padding"] = obj{"max_length": 2}, obj{"strategy": "BatchLongest"}
+	tok := loadValue(t, m)
+	require.Equal(t, []string{
+		"truncation: a prompt that is too long is refused, not shortened",
+		"padding: sequences of a batch keep their own lengths",
+	}, tok.Ignored())
+	require.Equal(t, []int32{257, 'd', 'e'}, tok.Encode("abcde", false))
 }
 
 func TestLoadAcceptsMergeLines(t *testing.T) {

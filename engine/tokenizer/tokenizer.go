@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -17,13 +18,15 @@ type Tokenizer struct {
 
 	rawAdded    *addedSet // matched before normalisation
 	normalAdded *addedSet // matched after it
-	normalize   bool      // NFC
-	splitters   []splitter
+	normalize   normalizer
+	stages      []stage
 	model       bpe
-	byteID      [256]int32 // the symbol of each byte, -1 where the vocabulary lacks it
-	whole       map[string]int32
+	symbols     symbols
+	whole       map[string]int32 // words that are one token whatever their merges; nil for none
+	decoding    *decoding
 	prefix      []int32 // of the template
 	suffix      []int32
+	ignored     []string
 
 	cache   *wordCache
 	buffers sync.Pool // of *encoder
@@ -33,6 +36,7 @@ type Tokenizer struct {
 type token struct {
 	spelling string // as in the file
 	text     string // the bytes it stands for
+	single   bool   // it is one byte of byte fallback
 	special  bool
 	present  bool
 }
@@ -47,9 +51,9 @@ type encoder struct {
 
 // Encode returns the ids of text; with addSpecial, those of the file's
 // template (such as begin of text) are put around them. It never fails: bytes
-// that are no valid UTF-8 are encoded through the byte table, each a symbol to
-// the splitters, and bytes that the vocabulary has no symbol for are dropped,
-// as in the reference. EncodeStrict refuses both.
+// that are no valid UTF-8 are encoded through the byte table or the byte
+// tokens, each a symbol to the splitters, and what the vocabulary has no symbol
+// for is dropped, as in the reference. EncodeStrict refuses both.
 func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	e := t.buffers.Get().(*encoder)
 	e.out = e.out[:0]
@@ -57,11 +61,8 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 		e.out = append(e.out, t.prefix...)
 	}
 	emit := func(a *AddedToken) { e.out = append(e.out, a.ID) }
-	t.rawAdded.split(text, emit, func(piece string) {
-		if t.normalize {
-			piece = nfc(piece)
-		}
-		t.normalAdded.split(piece, emit, func(s string) { e.split(0, s) })
+	t.rawAdded.split(text, emit, func(piece string, first bool) {
+		t.normalAdded.split(t.normalize.apply(piece), emit, func(s string, begins bool) { e.split(0, s, first && begins) })
 	})
 	if addSpecial {
 		e.out = append(e.out, t.suffix...)
@@ -85,25 +86,31 @@ func (t *Tokenizer) EncodeStrict(text string, addSpecial bool) ([]int32, error) 
 			at += w
 		}
 	}
-	for i := range len(text) {
-		if t.byteID[text[i]] < 0 {
-			return nil, fmt.Errorf("the tokenizer has no token for byte %#02x at offset %d", text[i], i)
-		}
+	if err := t.expressible(text); err != nil {
+		return nil, err
 	}
 	return t.Encode(text, addSpecial), nil
 }
 
-// split passes a piece through the splitters from stage on.
-func (e *encoder) split(stage int, s string) {
-	if stage == len(e.t.splitters) {
+// split passes a piece through the stages from the given one on; first says
+// whether it begins the text.
+func (e *encoder) split(at int, s string, first bool) {
+	if at == len(e.t.stages) {
 		e.word(s)
 		return
 	}
-	next := e.t.splitters[stage]
+	st := &e.t.stages[at]
+	if st.rewrite != nil {
+		s = st.rewrite(s, first)
+	}
+	if st.split == nil {
+		e.split(at+1, s, first)
+		return
+	}
 	for len(s) > 0 {
-		n := next.next(s)
-		e.split(stage+1, s[:n])
-		s = s[n:]
+		n := st.split.next(s)
+		e.split(at+1, s[:n], first)
+		s, first = s[n:], false
 	}
 }
 
@@ -116,13 +123,7 @@ func (e *encoder) word(s string) {
 			return
 		}
 	}
-	if len(s) == 1 {
-		if id := t.byteID[s[0]]; id >= 0 {
-			e.out = append(e.out, id)
-		}
-		return
-	}
-	if len(s) > cacheMaxWord {
+	if len(s) == 1 || len(s) > cacheMaxWord {
 		e.out = append(e.out, e.merge(s)...)
 		return
 	}
@@ -136,20 +137,28 @@ func (e *encoder) word(s string) {
 
 // merge runs the merges over a word; the result is valid until the next call.
 func (e *encoder) merge(s string) []int32 {
-	e.ids = e.ids[:0]
-	for i := range len(s) {
-		if id := e.t.byteID[s[i]]; id >= 0 {
-			e.ids = append(e.ids, id)
-		}
-	}
+	e.ids = e.t.symbols.append(e.ids[:0], s)
 	return e.t.model.merge(e.ids, &e.long)
 }
 
-// Decode returns the text of ids. Each maximal invalid part of the joined
-// bytes becomes one U+FFFD. Ids without a token give nothing, as in the
-// reference; with skipSpecial, so do special tokens.
+// Decode returns the text of ids. In byte-level vocabularies each maximal
+// invalid part of the joined bytes becomes one U+FFFD; with byte fallback each
+// byte of a run of byte tokens that is no valid UTF-8 does. Ids without a token
+// give nothing, as in the reference; with skipSpecial, so do special tokens.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
-	raw := t.DecodeBytes(ids, skipSpecial)
+	if t.decoding.bytes {
+		return lossy(t.DecodeBytes(ids, skipSpecial))
+	}
+	d := t.NewDecoder(skipSpecial)
+	var out strings.Builder
+	for _, id := range ids {
+		out.WriteString(d.Push(id))
+	}
+	out.WriteString(d.Flush())
+	return out.String()
+}
+
+func lossy(raw []byte) string {
 	if utf8.Valid(raw) {
 		return string(raw)
 	}
@@ -157,20 +166,16 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	return string(out)
 }
 
-// DecodeBytes returns the joined bytes of ids, which may be no valid UTF-8.
+// DecodeBytes returns the joined bytes of ids, which may be no valid UTF-8. It
+// is the text of each by itself: nothing is taken off the beginning.
 func (t *Tokenizer) DecodeBytes(ids []int32, skipSpecial bool) []byte {
 	var out []byte
 	for _, id := range ids {
-		out = t.appendText(out, id, skipSpecial)
+		if t.Known(id) && !(skipSpecial && t.tokens[id].special) {
+			out = append(out, t.tokens[id].text...)
+		}
 	}
 	return out
-}
-
-func (t *Tokenizer) appendText(dst []byte, id int32, skipSpecial bool) []byte {
-	if id < 0 || int(id) >= len(t.tokens) || skipSpecial && t.tokens[id].special {
-		return dst
-	}
-	return append(dst, t.tokens[id].text...)
 }
 
 // VocabSize is the highest id plus one: the least vocabulary that a model must
@@ -187,7 +192,7 @@ func (t *Tokenizer) Known(id int32) bool {
 
 // TokenText is the text that one id stands for, for display: parts of runes
 // show as U+FFFD. It is empty for ids without a token.
-func (t *Tokenizer) TokenText(id int32) string { return t.Decode([]int32{id}, false) }
+func (t *Tokenizer) TokenText(id int32) string { return lossy(t.TokenBytes(id)) }
 
 // TokenBytes is the bytes that one id stands for.
 func (t *Tokenizer) TokenBytes(id int32) []byte { return t.DecodeBytes([]int32{id}, false) }
@@ -219,6 +224,10 @@ func (t *Tokenizer) Added() []AddedToken { return slices.Clone(t.added) }
 func (t *Tokenizer) Template() (before, after []int32) {
 	return slices.Clone(t.prefix), slices.Clone(t.suffix)
 }
+
+// Ignored lists the parts of the file that are read and not followed, each with
+// its reason.
+func (t *Tokenizer) Ignored() []string { return slices.Clone(t.ignored) }
 
 // Check reports whether the tokenizer fits a model with vocabSize embeddings.
 // A model may have more (padding), never fewer.
