@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 	"exacta.dev/exacta/verify"
@@ -35,7 +36,7 @@ func (c *Config) Validate() error {
 	case c.Name == "" || strings.ContainsAny(c.Name, "/\\ \t\n"):
 		return bad("name", "%q is not a name for a directory", c.Name)
 	case c.Model == "":
-		return bad("model", "is empty; give embedded, a directory or random:SHAPE")
+		return bad("model", "is empty; give %s", registry.Names)
 	case !slices.Contains(Backends, c.Backend):
 		return bad("backend", "%q is not known; use one of %v", c.Backend, Backends)
 	case c.Threads < 0 || c.Threads > 1024:

@@ -65,7 +65,7 @@ func newBenchPart(o *options, part, short string) *cobra.Command {
 			return printBench(cmd, part, res)
 		},
 	}
-	cmd.Flags().StringVar(&b.Model, "model", registry.Embedded, "embedded, random:SHAPE, or a directory")
+	cmd.Flags().StringVar(&b.Model, "model", registry.Embedded, registry.Names)
 	cmd.Flags().StringVar(&shape, "shape", "", "a shape with random weights, such as qwen3-0.6b (exacta models)")
 	cmd.Flags().StringVar(&b.Backend, "backend", "cpu", "backend")
 	cmd.Flags().StringVar(&b.Kernels, "kernels", "", "CPU kernel set")

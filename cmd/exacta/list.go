@@ -54,7 +54,8 @@ func newModelsCommand(o *options) *cobra.Command {
 		for _, m := range registry.List() {
 			out = append(out, entry{m.Name, m.Summary})
 		}
-		return append(out, entry{"DIR", "a directory with config.json, *.safetensors and tokenizer.json"})
+		return append(out, entry{"DIR", "a directory with config.json, *.safetensors and tokenizer.json"},
+			entry{"FILE.gguf", "a GGUF file, with its own configuration and tokenizer"})
 	})
 }
 

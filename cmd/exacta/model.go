@@ -19,7 +19,7 @@ type modelFlags struct {
 }
 
 func (f *modelFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.model, "model", registry.Embedded, "embedded, random:SHAPE, or a directory with config.json")
+	cmd.Flags().StringVar(&f.model, "model", registry.Embedded, registry.Names)
 	cmd.Flags().StringVar(&f.backend, "backend", "cpu", fmt.Sprintf("one of %v", experiments.Backends))
 	cmd.Flags().StringVar(&f.kernels, "kernels", "", "force a CPU kernel set: avx512bf16, avx512f, avx2, go (default: the best, or EXACTA_KERNELS)")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (default: all cores)")

@@ -30,7 +30,7 @@ logit of its own choice minus that of the token. It puts a number on rounding.`,
 			return printOracle(cmd, res)
 		},
 	}
-	cmd.Flags().StringVar(&q.Model, "model", registry.Embedded, "embedded, random:SHAPE, or a directory")
+	cmd.Flags().StringVar(&q.Model, "model", registry.Embedded, registry.Names)
 	cmd.Flags().StringVar(&q.Backend, "backend", "cpu", "backend to compare with the oracle")
 	cmd.Flags().StringVar(&q.Kernels, "kernels", "", "CPU kernel set")
 	cmd.Flags().IntVar(&q.Threads, "threads", 0, "CPU threads (default: all cores)")

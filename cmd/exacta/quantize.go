@@ -53,7 +53,7 @@ the same tokens, and where it is false the exit code is 1.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.Model, "model", registry.Embedded, "embedded, random:SHAPE, or a directory")
+	cmd.Flags().StringVar(&q.Model, "model", registry.Embedded, registry.Names)
 	cmd.Flags().StringVar(&q.From, "from", "", "the BF16 head: a directory (default: the one that comes with the model)")
 	cmd.Flags().StringVar(&q.Backend, "backend", "cpu", "backend")
 	cmd.Flags().StringVar(&q.Kernels, "kernels", "", "CPU kernel set")

@@ -19,7 +19,8 @@ const (
 	indexFile      = "model.safetensors.index.json"
 )
 
-// weightFile is one opened safetensors file.
+// weightFile is one opened file of weights; head has no entries where it is a GGUF
+// file.
 type weightFile struct {
 	name  string
 	data  []byte
@@ -40,19 +41,22 @@ type Checkpoint struct {
 	closed  bool
 }
 
-// Open opens the checkpoint in directory dir: config.json, optionally
+// Open opens the checkpoint in directory path: config.json, optionally
 // generation_config.json, and either model.safetensors or the files that
-// model.safetensors.index.json names. Weights are memory-mapped; only headers
-// are read. Errors name the file, and the key or tensor.
-func Open(dir string) (*Checkpoint, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
+// model.safetensors.index.json names; or the GGUF file path (of a model that is cut
+// into several files, the first). Weights are memory-mapped; only headers are read.
+// Errors name the file, and the key or tensor.
+func Open(path string) (*Checkpoint, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("open checkpoint: %w", err)
+	case info.IsDir():
+		return open(path, dirSource(path))
+	case strings.HasSuffix(path, ggufSuffix):
+		return openGGUF(path)
 	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("open checkpoint: %s is a file; give the directory that holds %s", dir, configFile)
-	}
-	return open(dir, dirSource(dir))
+	return nil, fmt.Errorf("open checkpoint: %s is a file; give the directory that holds %s, or a file *%s", path, configFile, ggufSuffix)
 }
 
 // OpenFS opens the checkpoint whose files lie at the root of fsys, for models
@@ -208,7 +212,7 @@ func (ck *Checkpoint) countMTP() int {
 	return n
 }
 
-// Name is the directory, or the name given to OpenFS.
+// Name is the directory, the GGUF file, or the name given to OpenFS.
 func (ck *Checkpoint) Name() string { return ck.name }
 
 // Config returns the checked configuration. EOS ids include those of

@@ -199,7 +199,7 @@ func TestOpenRefusesPlaces(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	d := dir(t, map[string]string{"config.json": smallConfig})
 	_, err = Open(filepath.Join(d, "config.json"))
-	require.EqualError(t, err, "open checkpoint: "+filepath.Join(d, "config.json")+" is a file; give the directory that holds config.json")
+	require.EqualError(t, err, "open checkpoint: "+filepath.Join(d, "config.json")+" is a file; give the directory that holds config.json, or a file *.gguf")
 	_, err = Open(t.TempDir())
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "config.json")

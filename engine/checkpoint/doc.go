@@ -1,6 +1,6 @@
 // Package checkpoint reads model checkpoints: a directory (or an fs.FS, for the
 // model inside the binary) with config.json and the weights in safetensors
-// files, one or many with an index.
+// files, one or many with an index; or a GGUF file of llama.cpp.
 //
 // # What a checkpoint is here
 //
@@ -29,6 +29,14 @@
 // "model.mtp." becomes "mtp.", "model.visual." is skipped. Two tensors that
 // normalise to one name are an error. Tensor.Source keeps the spelling of the
 // file.
+//
+// # GGUF files
+//
+// Such a file is read as the directory that it was made of: its metadata become the
+// texts of config.json, tokenizer.json and tokenizer_config.json (with the chat
+// template), its tensors get the names and the order of rows that they had, and the
+// quantised ones are expanded to BF16 as they are read, a few rows at a time (see
+// package gguf). An error names the file's own key.
 //
 // # Life of the bytes
 //

@@ -3,14 +3,55 @@ package checkpoint
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 )
 
-// CheckFinite reports the first NaN or infinity of a BF16, F16 or F32 tensor
-// as an error that names the tensor, the file, and the element. It reads each
-// byte once, eight at a time: a value is finite exactly if its exponent bits
-// are not all ones, and adding the lowest exponent bit to the masked exponent
-// carries into the sign bit exactly if they are.
+// Finite reads the bytes of a BF16, F16 or F32 tensor as ReadAt does, and fails at
+// the first NaN or infinity, with an error that names the tensor, the file and the
+// element: a loader checks what it reads anyway. Offsets must be those of elements.
+type Finite struct{ Tensor }
+
+var _ io.ReaderAt = Finite{}
+
+// ReadAt implements io.ReaderAt.
+func (f Finite) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.Tensor.ReadAt(p, off)
+	if bad := f.checkFinite(p[:n], off); bad != nil {
+		return 0, bad
+	}
+	return n, err
+}
+
+// CheckFinite reports the first NaN or infinity of a tensor, as Finite does.
 func (t Tensor) CheckFinite() error {
+	const block = 1 << 18
+	var buf []byte
+	for at := int64(0); at < t.Size(); at += block {
+		n := min(block, t.Size()-at)
+		p := buf
+		if t.rows == nil {
+			p = t.data[at : at+n]
+		} else {
+			if buf == nil {
+				buf = make([]byte, block)
+			}
+			p = buf[:n]
+			if err := t.readConverted(p, at); err != nil {
+				return err
+			}
+		}
+		if err := t.checkFinite(p, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFinite looks at each byte of p, which lies at off, once, eight at a time: a
+// value is finite exactly if its exponent bits are not all ones, and adding the
+// lowest exponent bit to the masked exponent carries into the sign bit exactly if
+// they are.
+func (t Tensor) checkFinite(p []byte, off int64) error {
 	var mask, one uint64
 	switch t.DType {
 	case BF16:
@@ -23,10 +64,10 @@ func (t Tensor) CheckFinite() error {
 		return fmt.Errorf("tensor %q in %s is %s; weights must be BF16, F16 or F32", t.Name, t.File, t.DType)
 	}
 	const block = 1 << 12
-	for at := 0; at < len(t.data); at += block {
-		part := t.data[at:min(at+block, len(t.data))]
+	for at := 0; at < len(p); at += block {
+		part := p[at:min(at+block, len(p))]
 		if hasNonFinite(part, mask, one, t.DType == F32) {
-			return t.nonFinite(at)
+			return t.nonFinite(part, off+int64(at))
 		}
 	}
 	return nil
@@ -53,12 +94,12 @@ func hasNonFinite(p []byte, mask, one uint64, wide bool) bool {
 	return (a|b|c|d)&sign != 0
 }
 
-// nonFinite makes the error for the first bad element at or after byte at.
-func (t Tensor) nonFinite(at int) error {
+// nonFinite makes the error for the first bad element of p, which lies at off.
+func (t Tensor) nonFinite(p []byte, off int64) error {
 	size := t.DType.Size()
-	for i := at / size; ; i++ {
+	for i := int(off) / size; ; i++ {
 		var v float32
-		switch p := t.data[i*size:]; t.DType {
+		switch t.DType {
 		case BF16:
 			v = bf16ToF32(binary.LittleEndian.Uint16(p))
 		case F16:
@@ -69,6 +110,7 @@ func (t Tensor) nonFinite(at int) error {
 		if v-v != 0 {
 			return fmt.Errorf("tensor %q in %s: element %d (index %v) is %v; weights must be finite", t.Name, t.File, i, t.index(i), v)
 		}
+		p = p[size:]
 	}
 }
 

@@ -11,15 +11,19 @@ var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // view casts the bytes of t to elements of its size when the machine allows
 // it, and copies otherwise.
-func view[T uint16 | float32](t Tensor) []T {
+func view[T uint16 | float32](t Tensor) ([]T, error) {
+	var err error
+	if t.data, err = t.bytes(); err != nil {
+		return nil, err
+	}
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	n := len(t.data) / size
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
 	if littleEndian && t.Aligned() {
-		return unsafe.Slice((*T)(unsafe.Pointer(&t.data[0])), n)
+		return unsafe.Slice((*T)(unsafe.Pointer(&t.data[0])), n), nil
 	}
 	out := make([]T, n)
 	for i := range out {
@@ -30,7 +34,7 @@ func view[T uint16 | float32](t Tensor) []T {
 			*p = math.Float32frombits(binary.LittleEndian.Uint32(t.data[i*4:]))
 		}
 	}
-	return out
+	return out, nil
 }
 
 func bf16ToF32(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }

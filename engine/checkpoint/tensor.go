@@ -13,11 +13,13 @@ type Tensor struct {
 	Name   string // normalised, see NormalName
 	Source string // as the file spells it
 	File   string // base name of the file that holds it
+	Stored string // the type in which the file holds it, where that is not DType
 	DType  DType
 	Shape  []int // of [out, in] for weights; empty for a scalar; not to be changed
 
-	data   []byte
-	mapped bool // data lies in a mapping of a file
+	data   []byte    // as stored
+	rows   rowReader // makes the elements; nil where data is the elements
+	mapped bool      // data lies in a mapping of a file
 }
 
 var _ io.ReaderAt = Tensor{}
@@ -31,10 +33,19 @@ func (t Tensor) Len() int {
 	return n
 }
 
-// Size is the number of bytes.
-func (t Tensor) Size() int64 { return int64(len(t.data)) }
+// Size is the number of bytes of the elements.
+func (t Tensor) Size() int64 {
+	if t.rows != nil {
+		return int64(t.Len()) * int64(t.DType.Size())
+	}
+	return int64(len(t.data))
+}
 
-// Bytes returns the raw bytes without copying. They must not be written.
+// StoredSize is the number of bytes that the file has for the tensor.
+func (t Tensor) StoredSize() int64 { return int64(len(t.data)) }
+
+// Bytes returns the bytes as the file stores them, without copying. They must not
+// be written.
 func (t Tensor) Bytes() []byte { return t.data }
 
 // ReadAt copies raw bytes from offset off on, as io.ReaderAt defines it.
@@ -42,13 +53,19 @@ func (t Tensor) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("tensor %q: offset %d is negative", t.Name, off)
 	}
-	if off >= int64(len(t.data)) {
+	size := t.Size()
+	if off >= size {
 		if len(p) == 0 {
 			return 0, nil
 		}
 		return 0, io.EOF
 	}
-	n := copy(p, t.data[off:])
+	n := int(min(int64(len(p)), size-off))
+	if t.rows == nil {
+		copy(p[:n], t.data[off:])
+	} else if err := t.readConverted(p[:n], off); err != nil {
+		return 0, err
+	}
 	if n < len(p) {
 		return n, io.EOF
 	}
@@ -69,7 +86,7 @@ func (t Tensor) Uint16s() ([]uint16, error) {
 	if t.DType != BF16 && t.DType != F16 {
 		return nil, fmt.Errorf("tensor %q is %s; BF16 or F16 was asked for", t.Name, t.DType)
 	}
-	return view[uint16](t), nil
+	return view[uint16](t)
 }
 
 // Float32s returns the elements as float32: for F32 a view of the bytes when
@@ -78,9 +95,12 @@ func (t Tensor) Uint16s() ([]uint16, error) {
 func (t Tensor) Float32s() ([]float32, error) {
 	switch t.DType {
 	case F32:
-		return view[float32](t), nil
+		return view[float32](t)
 	case BF16, F16:
-		bits := view[uint16](t)
+		bits, err := view[uint16](t)
+		if err != nil {
+			return nil, err
+		}
 		out := make([]float32, len(bits))
 		widen := f16ToF32
 		if t.DType == BF16 {

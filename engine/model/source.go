@@ -17,8 +17,8 @@ type Source interface {
 	// Has reports whether a tensor is there.
 	Has(name string) bool
 	// Matrix returns the tensor of that name, which must have the shape
-	// [rows, cols]; a missing tensor, another shape, or a NaN or infinity
-	// in it is an error that names the tensor.
+	// [rows, cols]; a missing tensor or another shape is an error that names
+	// the tensor, and so is, as the tensor is read, a NaN or infinity in it.
 	Matrix(name string, rows, cols int) (kernels.Source, error)
 	// Done is called when a tensor that Matrix returned has been taken in.
 	Done(name string) error
@@ -58,10 +58,7 @@ func sourceOf(from string, t checkpoint.Tensor, name string, rows, cols int) (ke
 	if err != nil {
 		return kernels.Source{}, fmt.Errorf("%s: tensor %s: %w", from, name, err)
 	}
-	if err := t.CheckFinite(); err != nil {
-		return kernels.Source{}, fmt.Errorf("%s: %w", from, err)
-	}
-	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: dt, Data: t}, nil
+	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: dt, Data: checkpoint.Finite{Tensor: t}}, nil
 }
 
 func dtypeOf(d checkpoint.DType) (kernels.DType, error) {

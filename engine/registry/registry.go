@@ -20,6 +20,9 @@ const Embedded = "embedded"
 // randomPrefix starts the names of random-weight models.
 const randomPrefix = "random:"
 
+// Names says what a model can be called, for help texts.
+const Names = "embedded, random:SHAPE, a directory with config.json, or a GGUF file"
+
 // Entry is an opened model.
 type Entry struct {
 	Name   string
@@ -32,8 +35,7 @@ type Entry struct {
 	// Skipped lists tensors that were left out (vision parts).
 	Skipped []string
 
-	files fs.FS // nil for random weights
-	ck    *checkpoint.Checkpoint
+	ck *checkpoint.Checkpoint // nil for random weights
 }
 
 // Prompt is one prompt that comes with a model.
@@ -72,7 +74,7 @@ func Open(name string) (*Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		return fromCheckpoint(name, ck, fsys)
+		return fromCheckpoint(name, ck)
 	case strings.HasPrefix(name, randomPrefix):
 		shape := strings.TrimPrefix(name, randomPrefix)
 		c, err := model.Shape(shape)
@@ -82,18 +84,18 @@ func Open(name string) (*Entry, error) {
 		return &Entry{Name: name, Source: model.Random{ShapeName: shape, Shape: c, Seed: 1}, Hash: name + "/seed=1"}, nil
 	}
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("model %q: no such directory, and not a known name; use %s, %sSHAPE (exacta models lists them) or a directory with config.json", name, Embedded, randomPrefix)
+		return nil, fmt.Errorf("model %q: no such file or directory, and not a known name; use %s, %sSHAPE (exacta models lists them), a directory with config.json or a file *.gguf", name, Embedded, randomPrefix)
 	}
 	ck, err := checkpoint.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	return fromCheckpoint(name, ck, os.DirFS(name))
+	return fromCheckpoint(name, ck)
 }
 
-func fromCheckpoint(name string, ck *checkpoint.Checkpoint, files fs.FS) (*Entry, error) {
-	e := &Entry{Name: name, Source: model.Checkpoint{Checkpoint: ck}, Hash: ck.Hash(), Skipped: ck.Skipped(), files: files, ck: ck}
-	text, err := fs.ReadFile(files, "tokenizer.json")
+func fromCheckpoint(name string, ck *checkpoint.Checkpoint) (*Entry, error) {
+	e := &Entry{Name: name, Source: model.Checkpoint{Checkpoint: ck}, Hash: ck.Hash(), Skipped: ck.Skipped(), ck: ck}
+	text, err := ck.ReadFile("tokenizer.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return e, nil
 	}
@@ -120,10 +122,10 @@ func (e *Entry) Vocab() int {
 
 // Prompts returns the prompts in the model's prompts.jsonl, if it has one.
 func (e *Entry) Prompts() ([]Prompt, error) {
-	if e.files == nil {
+	if e.ck == nil {
 		return nil, nil
 	}
-	text, err := fs.ReadFile(e.files, "prompts.jsonl")
+	text, err := e.ck.ReadFile("prompts.jsonl")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

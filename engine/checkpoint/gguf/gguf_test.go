@@ -96,7 +96,14 @@ func TestValues(t *testing.T) {
 	require.False(t, ok)
 	_, ok = f.Values["kind.ints"].Float32s()
 	require.False(t, ok)
-	_, ok = f.Values["no such key"].Text()
+	var none gguf.Value
+	_, ok = none.Text()
+	require.False(t, ok)
+	_, ok = none.Integer()
+	require.False(t, ok)
+	_, ok = none.Number()
+	require.False(t, ok)
+	_, ok = none.Truth()
 	require.False(t, ok)
 }
 

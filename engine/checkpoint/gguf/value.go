@@ -43,7 +43,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint32(k))
 }
 
-// Value is one metadata value: a view of the file's bytes.
+// Value is one metadata value: a view of the file's bytes. The zero Value, of a key
+// that is not there, is of no kind that a method asks for.
 type Value struct {
 	Kind Kind
 	Elem Kind // of an Array
@@ -130,6 +131,9 @@ func list[T any](v Value, element func(Kind, []byte) (T, bool)) ([]T, bool) {
 }
 
 func integer(k Kind, p []byte) (int64, bool) {
+	if len(p) == 0 { // the zero Value
+		return 0, false
+	}
 	switch k {
 	case Uint8:
 		return int64(p[0]), true
