@@ -305,6 +305,15 @@ func (d *deviceCascade) Attach(c kernels.Caches, first, spans, rows int) error {
 	return d.each(first, func(s engine.DeviceDrafter, first int) error { return s.Attach(c, first, spans, rows) })
 }
 
+// Follow implements engine.DeviceDrafter.
+func (d *deviceCascade) Follow(q kernels.Queue, b *kernels.Batch) {
+	for i := range d.stages {
+		if dev := d.stages[i].device; dev != nil {
+			dev.Follow(q, b)
+		}
+	}
+}
+
 // Detach implements engine.DeviceDrafter.
 func (d *deviceCascade) Detach() {
 	for i := range d.stages {

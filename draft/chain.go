@@ -113,10 +113,8 @@ func (d *chain) Attach(c kernels.Caches, first, spans, rows int) error {
 			return err
 		}
 	}
-	if d.sampler != nil {
-		if d.sampler.chosen, err = be.Alloc(kernels.Tables, kernels.I32, spans, 1); err != nil {
-			return err
-		}
+	if err := d.sampler.attach(be, spans); err != nil {
+		return err
 	}
 	return d.attachSteps(be, spans, spec.MaxDraft)
 }
@@ -131,14 +129,7 @@ func (d *chain) Detach() {
 	d.chain.Free(be)
 	free(be, d.carry, d.features, d.last, d.saved, d.rowsTable)
 	d.detachSteps(be)
-	s := d.sampler
-	if s != nil {
-		if !s.chosen.None() {
-			be.Free(s.chosen)
-		}
-		s = &chainSampler{vocab: s.vocab, ids: s.ids, purpose: s.purpose}
-	}
-	*d = chain{chained: d.chained, stepper: stepper{name: d.name, ids: d.ids}, sampler: s}
+	*d = chain{chained: d.chained, stepper: stepper{name: d.name, ids: d.ids}, sampler: d.sampler.detach(be)}
 }
 
 // Committed implements engine.Drafter.
@@ -176,7 +167,7 @@ func successors(shifted kernels.Batch, s *engine.Step) kernels.Batch {
 func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	active := d.begin(q, asks)
 	if d.sampler != nil && slices.ContainsFunc(d.order[:active], draws) {
-		return d.proposeSampled(q, active)
+		return d.sampler.propose(&d.stepper, q, active, d.net.Drafted(), d.logits, d.extend)
 	}
 	return d.steps(q, 0, active, kernels.WindowTokens, func(stats, slots kernels.Buf, j, k int) {
 		d.Draft(q, stats, slots, j, k)
@@ -188,9 +179,7 @@ func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
 // drafts follow, the network is run one position on. It depends on the tables
 // alone, so it can be captured.
 func (d *chain) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
-	last := d.last.Top(int(slots.Rows))
-	q.Gather(last, d.carry, slots)
-	q.Stats(stats, d.net.Logits(q, last), d.net.Drafted(), false)
+	q.Stats(stats, d.logits(q, slots, j), d.net.Drafted(), false)
 	chosen := stats.Columns(kernels.StatTop1, kernels.StatTop1+1)
 	d.translate(q, chosen)
 	if j+1 < k {
@@ -198,8 +187,15 @@ func (d *chain) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
 	}
 }
 
+// logits records the LM head over carry, for the next draft of each slot.
+func (d *chain) logits(q kernels.Queue, slots kernels.Buf, _ int) kernels.Buf {
+	last := d.last.Top(int(slots.Rows))
+	q.Gather(last, d.carry, slots)
+	return d.net.Logits(q, last)
+}
+
 // extend records the network's run over draft j, whose tokens are in chosen (I32
-// [n, 1]), for the cache slots in slots, behind a Gather of carry into last.
+// [n, 1]), for the cache slots in slots, behind logits.
 func (d *chain) extend(q kernels.Queue, slots kernels.Buf, j int, chosen kernels.Buf) {
 	n := int(slots.Rows)
 	b := d.chain.Prefix(n, n, n)

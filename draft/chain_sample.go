@@ -33,30 +33,52 @@ type coupledRule interface{ TargetNoise() bool }
 // draws reports whether an ask's request samples.
 func draws(a *engine.Ask) bool { return !a.Seq.Params().Greedy() }
 
-// proposeSampled drafts for the first active of d.order, of which some draw.
-func (d *chain) proposeSampled(q kernels.Queue, active int) error {
-	s, k := d.sampler, d.order[0].K
-	s.begin(active, k, d.net.Drafted())
+// attach allocates for at most spans asks. A nil sampler needs nothing.
+func (s *chainSampler) attach(be kernels.Backend, spans int) (err error) {
+	if s != nil {
+		s.chosen, err = be.Alloc(kernels.Tables, kernels.I32, spans, 1)
+	}
+	return err
+}
+
+// detach frees what attach allocated and returns the sampler as it was made.
+func (s *chainSampler) detach(be kernels.Backend) *chainSampler {
+	if s == nil {
+		return nil
+	}
+	free(be, s.chosen)
+	return &chainSampler{vocab: s.vocab, ids: s.ids, purpose: s.purpose}
+}
+
+// propose drafts for the first active of the stepper's order, of which some draw.
+// logits records what gives those for draft j of each slot, over columns columns;
+// extend records that the drafts j are chosen (I32 [n, 1]), where more follow.
+func (s *chainSampler) propose(d *stepper, q kernels.Queue, active, columns int,
+	logits func(q kernels.Queue, slots kernels.Buf, j int) kernels.Buf, extend func(q kernels.Queue, slots kernels.Buf, j int, chosen kernels.Buf)) error {
+	k := d.order[0].K
 	for j := range k {
 		for d.order[active-1].K <= j {
 			active--
 		}
-		slots := d.slotTable.Top(active)
-		last := d.last.Top(active)
-		q.Gather(last, d.carry, slots)
-		logits, stats := d.net.Logits(q, last), d.stats.Top(active)
-		q.Stats(stats, logits, d.net.Drafted(), false)
+		slots, stats := d.slotTable.Top(active), d.stats.Top(active)
+		rows := logits(q, slots, j)
+		width := int(rows.Cols)
+		if j == 0 {
+			s.begin(active, k, width)
+		}
+		q.Stats(stats, rows, columns, false)
 		q.Read(bytesOf(s.stats[:active*kernels.StatCols]), stats)
-		if err := q.Read(floatBytes(s.logits[:active*d.net.Drafted()]), logits).Wait(); err != nil {
+		if err := q.Read(floatBytes(s.logits[:active*width]), rows).Wait(); err != nil {
 			return fmt.Errorf("draft %s: %w", d.name, err)
 		}
 		for i, a := range d.order[:active] {
 			s.tokens[i] = s.token(s.stats[i*kernels.StatCols+kernels.StatTop1])
-			s.draw(a, i, j, k, s.logits[i*d.net.Drafted():][:d.net.Drafted()])
+			s.draw(a, i, j, k, s.logits[i*width:][:width])
 		}
 		if j+1 < k {
-			q.Write(s.chosen.Top(active), bytesOf(s.tokens[:active]))
-			d.extend(q, slots, j, s.chosen.Top(active))
+			chosen := s.chosen.Top(active)
+			q.Write(chosen, bytesOf(s.tokens[:active]))
+			extend(q, slots, j, chosen)
 		}
 	}
 	return nil
@@ -99,7 +121,7 @@ func (s *chainSampler) spread(row []float32) []float32 {
 	}
 	for i, id := range s.ids {
 		if int(id) < s.vocab {
-			s.wide[id] = row[i]
+			s.wide[id] = max(s.wide[id], row[i]) // translations of some may be one
 		}
 	}
 	return s.wide

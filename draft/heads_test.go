@@ -22,9 +22,14 @@ func TestHeadsKeepTheContract(t *testing.T) {
 	for name, c := range map[string]draft.Strategy{
 		"sampled mtp":    &draft.MTP{Sample: true},
 		"sampled eagle3": &draft.Eagle3{Sample: true, Head: "random"},
+		"random model":   &draft.Model{Model: "random", Sample: true},
+		"one layer":      &draft.LayerSkip{Layers: 1, Sample: true},
 		"medusa trees":   &draft.Medusa{Tree: true},
 		"cascade": &draft.Cascade{Stages: []draft.Stage{
 			{Drafter: "medusa", MinExpected: 1, Config: map[string]any{"tree": true}}, {Drafter: "dflash", MinExpected: 0.5}, {Drafter: "eagle3"},
+		}},
+		"cascade of models": &draft.Cascade{Stages: []draft.Stage{
+			{Drafter: "layerskip", MinExpected: 0.5}, {Drafter: "mtp", MinExpected: 0.5}, {Drafter: "model", Config: map[string]any{"model": "random"}},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { strategytest.Run(t, func() draft.Strategy { return c }) })

@@ -7,6 +7,7 @@ import (
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/tokenizer"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -18,6 +19,8 @@ type Env struct {
 	Model *model.Model
 	// Vocab is the number of ids that have a token.
 	Vocab int
+	// Tokenizer is the target's; nil for a model without text.
+	Tokenizer *tokenizer.Tokenizer
 	// Warn is told what a user should know and a run survives, in a
 	// sentence; may be nil.
 	Warn func(text string)
@@ -46,21 +49,21 @@ type Info struct {
 	Shared bool
 }
 
-var registry = map[string]Info{}
+var strategies = map[string]Info{}
 
 // Register adds a strategy, from an init function. A name that is empty or taken
 // is a mistake in the program and panics.
 func Register(i Info) {
-	if _, taken := registry[i.Name]; taken || i.Name == "" || i.New == nil {
+	if _, taken := strategies[i.Name]; taken || i.Name == "" || i.New == nil {
 		panic(fmt.Sprintf("draft: strategy %q is registered twice, or without name or constructor", i.Name))
 	}
-	registry[i.Name] = i
+	strategies[i.Name] = i
 }
 
 // New returns the configuration of a strategy, with defaults. The error lists
 // the known names.
 func New(name string) (Strategy, error) {
-	i, ok := registry[name]
+	i, ok := strategies[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown drafter %q; known drafters: %s", name, strings.Join(Names(), ", "))
 	}
@@ -69,17 +72,17 @@ func New(name string) (Strategy, error) {
 
 // List describes the strategies, by name.
 func List() []Info {
-	list := make([]Info, 0, len(registry))
+	list := make([]Info, 0, len(strategies))
 	for _, name := range Names() {
-		list = append(list, registry[name])
+		list = append(list, strategies[name])
 	}
 	return list
 }
 
 // Names lists the strategies' names, sorted.
 func Names() []string {
-	names := make([]string, 0, len(registry))
-	for name := range registry {
+	names := make([]string, 0, len(strategies))
+	for name := range strategies {
 		names = append(names, name)
 	}
 	slices.Sort(names)

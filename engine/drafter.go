@@ -97,6 +97,14 @@ type DeviceDrafter interface {
 	// Attach gives it the caches, with its first layer's index, and the
 	// largest batch (spans, rows) that it will see; it allocates here.
 	Attach(c kernels.Caches, first, spans, rows int) error
+	// Follow is called behind the target's pass over a batch, before anything
+	// of it is committed: a drafter with layers that hold a place for each
+	// token, as the target's do, records a pass of its own over the rows of
+	// b, and Commit makes the kept ones part of its layers too. It is the
+	// only way to feed layers with a recurrent state. b covers this drafter's
+	// spans, and may cover others', whose outcome doesn't matter. Others do
+	// nothing.
+	Follow(q kernels.Queue, b *kernels.Batch)
 	// Detach frees what Attach allocated, whether or not Attach succeeded;
 	// the engine is closing.
 	Detach()

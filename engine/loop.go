@@ -157,6 +157,7 @@ func (l *Loop) capture(e *Engine, entry *drafterEntry, d LoopDrafter) error {
 		q.Chain(&b, e.caches, 0, next, drafts)
 		out := e.m.Forward(q, &b, e.caches)
 		q.Stats(l.stats, out.Logits, e.cfg.Vocab, !e.cfg.NoHash)
+		d.Follow(q, &b)
 		q.Accept(kept, next, kernels.RuleGreedy, &b, l.stats)
 		q.Commit(e.caches, &b, kept, kernels.Buf{})
 		step := Step{Queue: q, Batch: b, Kept: kept, Next: next, Hidden: out.Hidden}

@@ -117,6 +117,9 @@ func (e *Engine) runStep() (bool, error) {
 	if err := e.outcomes(batch, begin, verifyNs); err != nil {
 		return false, err
 	}
+	if err := e.follow(batch); err != nil {
+		return false, err
+	}
 	e.commit(batch)
 	kept, err := e.compact(batch, out)
 	if err != nil {

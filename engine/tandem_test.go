@@ -100,7 +100,7 @@ func (x *tandem) rank(be *ranks.Backend) (err error) {
 		x.change(be.Rank(), &cfg, reqs)
 	}
 	drafters := map[string]engine.Drafter{}
-	for _, name := range []string{"mtp", "ngram", "eagle3", "medusa", "dflash"} {
+	for _, name := range []string{"mtp", "ngram", "eagle3", "medusa", "dflash", "layerskip", "model"} {
 		s, err := draft.New(name)
 		if err != nil {
 			return err
@@ -167,5 +167,7 @@ func mixed() []engine.Request {
 		{ID: "e", Prompt: prompt(30, 9), MaxNew: 60, Drafter: "eagle3", K: 3},
 		{ID: "f", Prompt: prompt(40, 10), MaxNew: 60, Drafter: "dflash", K: 4},
 		{ID: "g", Prompt: prompt(10, 11), MaxNew: 60, Drafter: "medusa", K: 2},
+		{ID: "h", Prompt: prompt(61, 12), MaxNew: 60, Drafter: "layerskip", K: 3},
+		{ID: "i", Prompt: prompt(45, 13), MaxNew: 60, Drafter: "model", K: 4},
 	}
 }

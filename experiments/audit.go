@@ -163,7 +163,7 @@ func (s *session) drafterOf(r *audit.Request) (engine.Drafter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab()})
+	return st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab(), Tokenizer: s.entry.Tokenizer})
 }
 
 // asked lists what the experiment asks, by request id.

@@ -143,7 +143,7 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		d, err := st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab(), Warn: s.warn})
+		d, err := st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab(), Tokenizer: s.entry.Tokenizer, Warn: s.warn})
 		if err != nil {
 			return nil, err
 		}

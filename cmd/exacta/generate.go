@@ -224,7 +224,7 @@ func (f *generateFlags) engine(l *loaded, prompt int, listener engine.Listener) 
 	}
 	drafters := map[string]engine.Drafter{}
 	if f.draft != "none" {
-		d, err := st.Provision(draft.Env{Backend: l.backend, Model: l.m, Vocab: l.Vocab()})
+		d, err := st.Provision(draft.Env{Backend: l.backend, Model: l.m, Vocab: l.Vocab(), Tokenizer: l.Tokenizer})
 		if err != nil {
 			return nil, err
 		}

@@ -31,11 +31,30 @@ func loadHead[W any](m *Model, kind checkpoint.HeadKind, where string, load func
 	if l.err != nil {
 		return nil, fmt.Errorf("load head: %w", l.err)
 	}
+	m.keep(key, w)
+	return w, nil
+}
+
+// Companion returns a model that goes with m, on the same backend: load loads it the
+// first time that it is asked for by that name.
+func (m *Model) Companion(name string, load func() (*Model, error)) (*Model, error) {
+	key := headKey{"model", name}
+	if c, ok := m.loaded[key].(*Model); ok {
+		return c, nil
+	}
+	c, err := load()
+	if err != nil {
+		return nil, err
+	}
+	m.keep(key, c)
+	return c, nil
+}
+
+func (m *Model) keep(key headKey, loaded any) {
 	if m.loaded == nil {
 		m.loaded = map[headKey]any{}
 	}
-	m.loaded[key] = w
-	return w, nil
+	m.loaded[key] = loaded
 }
 
 // lmHead loads the LM head of a draft head: its own, or the target's where it

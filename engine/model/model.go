@@ -39,7 +39,7 @@ type Model struct {
 	logits          kernels.Buf
 	taps            taps
 	heads           headOpener      // nil: the source has none
-	loaded          map[headKey]any // heads' parameters
+	loaded          map[headKey]any // heads' parameters, and companions
 }
 
 // ropeSlack is the number of positions past MaxTokens that drafts may touch.

@@ -197,6 +197,8 @@ func Strategies(heads map[checkpoint.HeadKind]string) map[string]draft.Strategy 
 		"eagle3-tree": &draft.Eagle3Tree{Head: eagle3, Width: 3, Depth: 5},
 		"medusa":      &draft.Medusa{Head: heads[checkpoint.HeadMedusa]},
 		"dflash":      &draft.DFlash{Head: heads[checkpoint.HeadDFlash]},
+		"layerskip":   &draft.LayerSkip{},
+		"model":       &draft.Model{},
 	}
 }
 

@@ -113,7 +113,7 @@ func (m *Machine) Drafter(name string, plain func(*engine.Sequence) []int32) (en
 	if c, ok := st.(*draft.MTP); ok {
 		c.Sample = name == SampledMTP
 	}
-	d, err := st.Provision(draft.Env{Backend: m.Backend, Model: m.Model, Vocab: m.Entry.Vocab()})
+	d, err := st.Provision(draft.Env{Backend: m.Backend, Model: m.Model, Vocab: m.Entry.Vocab(), Tokenizer: m.Entry.Tokenizer})
 	if err == nil && name == Known {
 		d = knowing(d, plain)
 	}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"fmt"
+
+	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/kernels"
+)
+
+// follow lets each device drafter with spans in the batch run its own layers over
+// it.
+func (e *Engine) follow(b kernels.Batch) error {
+	for _, d := range e.drafters {
+		if d.device == nil {
+			continue
+		}
+		spans, rows := e.covers(d)
+		if spans == 0 {
+			continue
+		}
+		from := e.cfg.Now()
+		view := e.behind(b, spans, rows)
+		d.device.Follow(e.q, &view)
+		// Run it now, so that its time is the drafter's.
+		if err := e.q.Err(); err != nil {
+			return err
+		}
+		d.ns += e.cfg.Now() - from
+	}
+	return nil
+}
+
+// covers returns the number of spans up to a drafter's last one, and of their rows.
+func (e *Engine) covers(d *drafterEntry) (spans, rows int) {
+	for i := range e.w.items {
+		if it := &e.w.items[i]; it.seq.drafter == d {
+			spans, rows = i+1, it.rowOff+len(it.tokens)
+		}
+	}
+	return spans, rows
+}
+
+// behind cuts a batch behind a span.
+func (e *Engine) behind(b kernels.Batch, spans, rows int) kernels.Batch {
+	maxLen := b.MaxLen
+	b = b.Prefix(spans, rows, min(b.LogitRows, int(b.Logit.Rows)))
+	b.MaxLen = maxLen
+	return b
+}
+
+// inform tells each drafter what its sequences committed.
+func (e *Engine) inform(b kernels.Batch, out model.Output) error {
+	for _, d := range e.drafters {
+		if err := e.informDrafter(d, b, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, out model.Output) error {
+	s := &e.w.stepSpan
+	*s = Step{Queue: e.q, Spans: s.Spans[:0]}
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		if it.seq.drafter != d {
+			continue
+		}
+		s.Spans = append(s.Spans, Span{
+			Seq: it.seq, Start: it.plan.Start, RowOff: it.rowOff, Tokens: it.spanTokens(), Kept: it.kept, Next: it.next,
+		})
+	}
+	if len(s.Spans) == 0 {
+		return nil
+	}
+	from := e.cfg.Now()
+	if d.device != nil {
+		e.deviceView(d, s, b, out)
+	}
+	if err := d.Committed(s); err != nil {
+		for i := range e.w.items {
+			if it := &e.w.items[i]; it.seq.drafter == d {
+				it.err, it.finish = fmt.Errorf("request %s: drafter %s: %w", it.seq.req.ID, d.name, err), FinishError
+			}
+		}
+	}
+	if d.device != nil {
+		// Run it now, so that its time is the drafter's.
+		if err := e.q.Err(); err != nil {
+			return err
+		}
+	}
+	d.ns += e.cfg.Now() - from
+	return nil
+}
+
+// deviceView gives a device drafter the batch cut behind its last span, with
+// other drafters' spans masked.
+func (e *Engine) deviceView(d *drafterEntry, s *Step, b kernels.Batch, out model.Output) {
+	spans, rows := e.covers(d)
+	s.Batch, s.Hidden = e.behind(b, spans, rows), out.Hidden.Top(rows)
+	if d.tap >= 0 {
+		s.Taps = out.Taps[d.tap].Top(rows)
+	}
+	s.Kept, s.Next = e.t.kept.Top(spans), e.t.next.Top(spans)
+	if len(s.Spans) == spans {
+		return
+	}
+	masked := e.t.keptHost[:0]
+	for i := range spans {
+		it := &e.w.items[i]
+		if it.seq.drafter == d {
+			masked = append(masked, int32(it.kept))
+		} else {
+			masked = append(masked, 0)
+		}
+	}
+	s.Kept = d.kept.Top(spans)
+	e.q.Write(s.Kept, int32Bytes(masked))
+}
