@@ -49,6 +49,9 @@ func (t *hiddenTap) Layers() []kernels.LayerSpec { return nil }
 // TapLayers implements engine.DeviceDrafter.
 func (t *hiddenTap) TapLayers() []int { return t.layers }
 
+// Follow implements engine.DeviceDrafter: it has no layers.
+func (t *hiddenTap) Follow(kernels.Queue, *kernels.Batch) {}
+
 // Attach implements engine.DeviceDrafter.
 func (t *hiddenTap) Attach(_ kernels.Caches, _, _, rows int) error {
 	h, be := t.m.Config.HiddenSize, t.m.Backend()
