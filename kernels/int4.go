@@ -17,9 +17,10 @@ import (
 //
 // which needs 12 significant bits, so that it is exact in float32; a zero is +0.
 // The product of w and a BF16 number has 20 bits and is exact too: a matrix product
-// adds those products in one FP32 chain, each sum rounded once, in the order in
-// which the products of a BF16 matrix are added. "Dequantise, then multiply" is
-// therefore the definition, and gives the same bits.
+// adds those products as the backend adds the products of a BF16 matrix (cpu: in one
+// FP32 chain, each sum rounded once; cuda: in steps of 16 columns, of the BF16 number
+// nearest to w and then of what is left of w). "Dequantise, then multiply" is
+// therefore the definition, and gives the same bits where BF16 holds w.
 type Int4 struct {
 	// Group is one of Int4Groups and divides Cols.
 	Group int
@@ -36,9 +37,6 @@ const Int4Zero = 8
 
 // Int4Groups are the sizes of a group.
 var Int4Groups = []int{32, 64, 128}
-
-// ErrNoInt4 is what Load of a backend without kernels for DTypeInt4 wraps.
-var ErrNoInt4 = errors.New("4-bit weights are not supported by this backend; load the head in BF16, or use the cpu backend")
 
 func (s Source) checkInt4() error {
 	switch {

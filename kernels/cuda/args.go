@@ -54,12 +54,12 @@ type normArgs struct {
 type matMulArgs struct {
 	env
 	dst, res, x         view
-	w, nw               driver.Ptr
+	w, meta, nw         driver.Ptr
 	rows, n, k          int32
 	act, dstF32, resF32 int32
 	group, centered     int32
 	eps                 float32
-	_                   int32
+	scaled              int32 // columns that share a scale; 0: BF16
 }
 
 type attendArgs struct {

@@ -28,8 +28,8 @@ const (
 	kEmbed kernelID = iota
 	kMove
 	kNorm
-	kMatMul     // of eight, see matMulKernel
-	kMatMulLast = kMatMul + 7
+	kMatMul     // of sixteen, see matMulKernel
+	kMatMulLast = kMatMul + 15
 )
 
 const (
@@ -67,6 +67,14 @@ var kernelTable = [numKernels]struct {
 	kMatMul + 5:   {"matmul", "matmul_32_narrow_paired", unsafe.Sizeof(matMulArgs{})},
 	kMatMul + 6:   {"matmul", "matmul_32_wide", unsafe.Sizeof(matMulArgs{})},
 	kMatMul + 7:   {"matmul", "matmul_32_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 8:   {"matmul", "matmul4_8_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 9:   {"matmul", "matmul4_8_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 10:  {"matmul", "matmul4_8_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 11:  {"matmul", "matmul4_8_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 12:  {"matmul", "matmul4_32_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 13:  {"matmul", "matmul4_32_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 14:  {"matmul", "matmul4_32_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 15:  {"matmul", "matmul4_32_wide_paired", unsafe.Sizeof(matMulArgs{})},
 	kAttendAppend: {"attend", "attend_append", unsafe.Sizeof(attendArgs{})},
 	kAttend:       {"attend", "attend", unsafe.Sizeof(attendArgs{})},
 	kDelta:        {"delta", "delta", unsafe.Sizeof(deltaArgs{})},

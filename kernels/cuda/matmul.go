@@ -34,10 +34,10 @@ func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kerne
 		s := q.of(x, "x", kernels.BF16, d.rows, w.cols)
 		n := q.norm(l.In, w.cols, "input norm")
 		a := matMulArgs{
-			env: q.head(), dst: d.view(), x: s.view(), w: w.ptr, nw: n.w,
+			env: q.head(), dst: d.view(), x: s.view(), w: w.ptr, meta: w.meta, nw: n.w,
 			rows: int32(d.rows), n: int32(cols), k: int32(w.cols),
 			act: int32(l.Act), dstF32: flag(d.kind == kernels.F32),
-			group: n.group, centered: n.centered, eps: n.eps,
+			group: n.group, centered: n.centered, eps: n.eps, scaled: int32(w.group),
 		}
 		if !l.Residual.None() {
 			r := q.float(l.Residual, "residual", d.rows, cols)
@@ -46,7 +46,7 @@ func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kerne
 		if q.bad != nil {
 			return
 		}
-		kernel, tile := matMulKernel(d.rows, w.cols, s, w.paired)
+		kernel, tile := matMulKernel(d.rows, w, s)
 		shared := 0
 		if n.w != 0 {
 			shared = tile * (w.cols / int(n.group)) * 4
@@ -63,18 +63,21 @@ func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kerne
 	})
 }
 
-// matMulKernel picks a form of the product: its tile of rows, and whether
-// operands can be loaded two elements at a time.
-func matMulKernel(rows, k int, x operand, paired bool) (kernelID, int) {
+// matMulKernel picks a form of the product: its tile of rows, whether operands can
+// be loaded two elements at a time, and what the weight is.
+func matMulKernel(rows int, w *weight, x operand) (kernelID, int) {
 	id, tile := kMatMul, smallTile
 	if rows > smallTile {
 		id, tile = id+4, largeTile
 	}
-	if k%16 == 0 && x.ld%2 == 0 && x.p%4 == 0 {
+	if w.cols%16 == 0 && x.ld%2 == 0 && x.p%4 == 0 {
 		id += 2
 	}
-	if paired {
+	if w.paired {
 		id++
+	}
+	if w.group > 0 {
+		id += 8
 	}
 	return id, tile
 }

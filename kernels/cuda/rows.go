@@ -8,6 +8,9 @@ import "exacta.dev/exacta/kernels"
 func (q *queue) Embed(dst kernels.Buf, table kernels.Weight, ids kernels.Buf) {
 	q.do(opEmbed, func() {
 		w := q.weight(table, kernels.Matrix, "table")
+		if w.group > 0 {
+			q.fail("table is weight %s of 4 bits; embeddings are gathered from BF16 matrices", w.name)
+		}
 		d := q.of(dst, "dst", kernels.BF16, 0, w.cols)
 		*args[embedArgs](q) = embedArgs{
 			env: q.head(), dst: d.view(), ids: q.table(ids, "ids", d.rows),

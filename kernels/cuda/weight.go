@@ -8,21 +8,24 @@ import (
 	"math"
 
 	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cuda/driver"
 )
 
-// weight is a parameter on the device: BF16 rows for a Matrix, else FP32.
+// weight is a parameter on the device: BF16 rows for a Matrix, or tiles of 4 bits
+// (layout4), else FP32.
 type weight struct {
 	block
 	name       string
 	use        kernels.Use
 	rows, cols int
 	paired     bool
+	group      int        // of 4 bits: columns that share a scale; else 0
+	meta       driver.Ptr // of 4 bits: scales and zero points
 }
 
 // Load copies a parameter to the device, stacked as in the file; a Matrix
-// becomes BF16 (rounded once if the file has another type), the rest FP32. 4-bit
-// weights are an error (kernels.ErrNoInt4). The
-// error names the tensor and its part.
+// becomes BF16 (rounded once if the file has another type) or keeps its 4 bits, the
+// rest FP32. The error names the tensor and its part.
 func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	if err := be.usable("load " + t.Name); err != nil {
 		return kernels.Weight{}, err
@@ -30,30 +33,38 @@ func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	if err := t.Check(); err != nil {
 		return kernels.Weight{}, err
 	}
-	if t.Int4() {
-		return kernels.Weight{}, fmt.Errorf("load %s: %w", t.Name, kernels.ErrNoInt4)
-	}
 	w := &weight{name: t.Name, use: t.Use, paired: t.Paired}
 	w.rows, w.cols = t.Shape()
+	load := be.loadParts
+	if t.Int4() {
+		load = be.load4
+	}
+	if err := load(w, t); err != nil {
+		return kernels.Weight{}, fmt.Errorf("load %s: %w", t.Name, err)
+	}
+	id := handles.Add(1)
+	be.weights[id] = w
+	return kernels.Weight{ID: id}, nil
+}
+
+// loadParts allocates w and streams its parts to the device.
+func (be *Backend) loadParts(w *weight, t kernels.Tensor) (err error) {
 	elem := int64(4)
 	if t.Use == kernels.Matrix {
 		elem = 2
 	}
-	var err error
 	if w.block, err = be.zeroed(kernels.Weights, int64(w.rows)*int64(w.cols)*elem, 0); err != nil {
-		return kernels.Weight{}, fmt.Errorf("load %s [%d, %d]: %w", t.Name, w.rows, w.cols, err)
+		return fmt.Errorf("[%d, %d]: %w", w.rows, w.cols, err)
 	}
 	at := int64(0)
 	for _, p := range t.Parts {
 		if err := be.loadPart(w, p, at, elem); err != nil {
 			be.q.settle(be.release(w.block))
-			return kernels.Weight{}, fmt.Errorf("load %s: part %s: %w", t.Name, p.Name, err)
+			return fmt.Errorf("part %s: %w", p.Name, err)
 		}
 		at += int64(p.Rows) * int64(p.Cols) * elem
 	}
-	id := handles.Add(1)
-	be.weights[id] = w
-	return kernels.Weight{ID: id}, nil
+	return nil
 }
 
 // loadPart streams one source through pinned memory to offset at of w.

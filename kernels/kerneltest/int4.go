@@ -2,7 +2,6 @@ package kerneltest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -55,13 +54,6 @@ func (r *rig) loadParts(paired bool, parts ...kernels.Source) kernels.Weight {
 // testInt4 compares products of 4-bit weights with ref; with the same weights
 // dequantised first, where BF16 holds them, bit for bit; and rows with rows alone.
 func testInt4(t *testing.T, s suite) {
-	r := s.rig(t, 14)
-	_, err := r.be.Load(kernels.Tensor{Name: "probe", Use: kernels.Matrix, Parts: []kernels.Source{r.int4Source("p", 2, 64, 32, 4, false)}})
-	if errors.Is(err, kernels.ErrNoInt4) {
-		require.ErrorContains(t, err, "probe")
-		t.Skip(err)
-	}
-	require.NoError(t, err)
 	for _, sh := range []struct{ rows, n, k, group int }{
 		{64, 1, 32, 32}, {1, 64, 64, 64}, {1, 200, 96, 32}, {3, 130, 128, 128}, {8, 257, 192, 64}, {33, 96, 640, 128}, {70, 128, 64, 64}, {2, 520, 1024, 128},
 	} {

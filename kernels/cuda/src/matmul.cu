@@ -2,18 +2,21 @@
 // rows of x the N operand, and K is walked upwards in steps of 16 from zero with
 // FP32 accumulators. That order is a property of the weight alone, so every tile
 // of rows, and every later kernel with the same order, gives the same bits.
+// A weight of 4 bits is multiplied as two BF16 numbers, one after the other in each
+// step; the second is zero, and adds nothing, where BF16 holds the weight.
 
 struct MatMulArgs {
 	Env e;
 	Any dst, res; // by dst_f32 and res_f32; res.p may be null
 	View<u16> x;
-	const u16* w;    // [n, k]; paired: [2n, k], gates first
+	const u16* w;    // [n, k]; paired: [2n, k], gates first; or tiles of 4 bits
+	const u32* meta; // of 4 bits: scales and zero points
 	const float* nw; // null: no norm
 	i32 rows, n, k;
 	i32 act, dst_f32, res_f32;
 	i32 group, centered;
 	float eps;
-	i32 pad;
+	i32 scaled; // of 4 bits: columns that share a scale
 };
 LAYOUT(MatMulArgs, matmul);
 
@@ -43,9 +46,69 @@ INLINE void store(const MatMulArgs& a, i32 r, i32 c, float y) {
 	else ((u16*)a.dst.p)[at] = f2bf(y);
 }
 
+// split4 dequantises the two weights of a byte. A weight has 12 significant bits,
+// more than BF16 holds: hi is the nearest BF16 number, lo what is left, exactly.
+INLINE void split4(u32 byte, u32 meta, u32& hi, u32& lo) {
+	const float s = __uint_as_float(meta & 0xffff0000);
+	const i32 zero = meta & 255;
+	const float w0 = s * (float)((i32)(byte & 15) - zero), w1 = s * (float)((i32)(byte >> 4 & 15) - zero);
+	const u16 h0 = f2bf(w0), h1 = f2bf(w1);
+	hi = h0 | (u32)h1 << 16;
+	lo = f2bf(w0 - bf2f(h0)) | (u32)f2bf(w1 - bf2f(h1)) << 16;
+}
+
+// Weights16 are 16 rows of a BF16 matrix, as a lane of a warp reads its fragments.
+template <bool WIDE> struct Weights16 {
+	enum { PARTS = 1, STEPS = 1 }; // products of a step of 16 columns, steps of a load
+	const u16 *r0, *r1;
+	i32 k, t;
+	u32 f[4];
+	__device__ __forceinline__ void open(const MatMulArgs& a, i32 tile, i32 half, i32 lane) {
+		// Rows beyond the end are computed and not stored.
+		const i32 last = (half + 1) * a.n - 1, row = tile * 16 + (lane >> 2) + half * a.n;
+		k = a.k, t = lane & 3;
+		r0 = a.w + (u64)min(row, last) * k;
+		r1 = a.w + (u64)min(row + 8, last) * k;
+	}
+	__device__ __forceinline__ void load(i32 i) {
+		f[0] = pair<WIDE>(r0, i + 2 * t, k);
+		f[1] = pair<WIDE>(r1, i + 2 * t, k);
+		f[2] = pair<WIDE>(r0, i + 8 + 2 * t, k);
+		f[3] = pair<WIDE>(r1, i + 8 + 2 * t, k);
+	}
+	__device__ __forceinline__ void step(i32) {}
+	__device__ __forceinline__ const u32* part(i32) const { return f; }
+};
+
+// Weights4 are a tile of a matrix of 4 bits, whose layout weight4.go describes.
+struct Weights4 {
+	enum { PARTS = 2, STEPS = 2 };
+	const u64* q;
+	const u32* meta;
+	i32 scaled;
+	u32 words[2], m[2], f[2][4];
+	__device__ __forceinline__ void open(const MatMulArgs& a, i32 tile, i32 half, i32 lane) {
+		const i32 tiles = (a.n + 15) / 16, at = min(tile, tiles - 1) + half * tiles;
+		q = (const u64*)a.w + (u64)at * a.k + lane; // 32 lanes for each 32 columns
+		meta = a.meta + (u64)at * 16 * (a.k / a.scaled) + (lane >> 2);
+		scaled = a.scaled;
+	}
+	__device__ __forceinline__ void load(i32 i) {
+		const u64 both = q[i];
+		words[0] = (u32)both, words[1] = (u32)(both >> 32);
+		m[0] = meta[i / scaled * 16], m[1] = meta[i / scaled * 16 + 8];
+	}
+	__device__ __forceinline__ void step(i32 s) {
+#pragma unroll
+		for (int c = 0; c < 4; c++) split4(words[c & 1] >> (16 * s + 8 * (c >> 1)), m[c & 1], f[0][c], f[1][c]);
+	}
+	__device__ __forceinline__ const u32* part(i32 p) const { return f[p]; }
+};
+
 // A block computes 64 outputs (16 a warp) of 8*NT rows. WIDE: K is a multiple of
-// 16 and rows are aligned to 4 bytes. PAIRED: gate and up rows side by side.
-template <int NT, bool WIDE, bool PAIRED> INLINE void matmul_tile(const MatMulArgs& a) {
+// 16 and rows are aligned to 4 bytes. PAIRED: gate and up rows side by side. W: how
+// weights are read.
+template <int NT, bool WIDE, bool PAIRED, class W> INLINE void matmul_tile(const MatMulArgs& a) {
 	extern __shared__ float scale[]; // [8*NT, groups]
 	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
 	const i32 row0 = blockIdx.y * 8 * NT, k = a.k;
@@ -61,12 +124,8 @@ template <int NT, bool WIDE, bool PAIRED> INLINE void matmul_tile(const MatMulAr
 		__syncthreads();
 	}
 	const i32 out = blockIdx.x * 64 + warp * 16 + g; // and out + 8
-	const i32 last = PAIRED ? 2 * a.n - 1 : a.n - 1;
-	const u16* w[2 * (PAIRED + 1)];
-	for (int i = 0; i < 2 * (PAIRED + 1); i++) {
-		i32 r = out + i % 2 * 8 + i / 2 * a.n;
-		w[i] = a.w + (u64)min(r, last) * k; // rows beyond the end are computed and not stored
-	}
+	W w[PAIRED + 1];
+	for (int p = 0; p <= PAIRED; p++) w[p].open(a, blockIdx.x * 4 + warp, p, lane);
 	const u16* x[NT];
 	bool live[NT];
 	for (int j = 0; j < NT; j++) {
@@ -87,19 +146,21 @@ template <int NT, bool WIDE, bool PAIRED> INLINE void matmul_tile(const MatMulAr
 		return live[j] ? f2bf(lo) | (u32)f2bf(hi) << 16 : 0;
 	};
 	float acc[PAIRED + 1][NT][4] = {};
-#pragma unroll (WIDE && NT == 1 ? 4 : 1)
-	for (i32 i = 0; i < k; i += 16) {
-		u32 f[PAIRED + 1][4];
-		for (int p = 0; p <= PAIRED; p++) {
-			f[p][0] = pair<WIDE>(w[2 * p], i + 2 * t, k);
-			f[p][1] = pair<WIDE>(w[2 * p + 1], i + 2 * t, k);
-			f[p][2] = pair<WIDE>(w[2 * p], i + 8 + 2 * t, k);
-			f[p][3] = pair<WIDE>(w[2 * p + 1], i + 8 + 2 * t, k);
-		}
+#pragma unroll (WIDE && NT == 1 && W::STEPS == 1 ? 4 : 1)
+	for (i32 i0 = 0; i0 < k; i0 += 16 * W::STEPS) {
+		for (int p = 0; p <= PAIRED; p++) w[p].load(i0);
 #pragma unroll
-		for (int j = 0; j < NT; j++) {
-			u32 b0 = load_x(j, i + 2 * t), b1 = load_x(j, i + 8 + 2 * t);
-			for (int p = 0; p <= PAIRED; p++) mma(acc[p][j], f[p], b0, b1);
+		for (int s = 0; s < W::STEPS; s++) {
+			const i32 i = i0 + 16 * s;
+			for (int p = 0; p <= PAIRED; p++) w[p].step(s);
+#pragma unroll
+			for (int j = 0; j < NT; j++) {
+				u32 b0 = load_x(j, i + 2 * t), b1 = load_x(j, i + 8 + 2 * t);
+				for (int p = 0; p <= PAIRED; p++) {
+#pragma unroll
+					for (int part = 0; part < W::PARTS; part++) mma(acc[p][j], w[p].part(part), b0, b1);
+				}
+			}
 		}
 	}
 #pragma unroll
@@ -114,7 +175,9 @@ template <int NT, bool WIDE, bool PAIRED> INLINE void matmul_tile(const MatMulAr
 }
 
 #define MATMUL(name, NT, WIDE, PAIRED) \
-	KERNEL(name, MatMulArgs) { matmul_tile<NT, WIDE, PAIRED>(a); }
+	KERNEL(name, MatMulArgs) { matmul_tile<NT, WIDE, PAIRED, Weights16<WIDE>>(a); }
+#define MATMUL4(name, NT, WIDE, PAIRED) \
+	KERNEL(name, MatMulArgs) { matmul_tile<NT, WIDE, PAIRED, Weights4>(a); }
 
 MATMUL(matmul_8_narrow, 1, false, false)
 MATMUL(matmul_8_narrow_paired, 1, false, true)
@@ -124,3 +187,11 @@ MATMUL(matmul_32_narrow, 4, false, false)
 MATMUL(matmul_32_narrow_paired, 4, false, true)
 MATMUL(matmul_32_wide, 4, true, false)
 MATMUL(matmul_32_wide_paired, 4, true, true)
+MATMUL4(matmul4_8_narrow, 1, false, false)
+MATMUL4(matmul4_8_narrow_paired, 1, false, true)
+MATMUL4(matmul4_8_wide, 1, true, false)
+MATMUL4(matmul4_8_wide_paired, 1, true, true)
+MATMUL4(matmul4_32_narrow, 4, false, false)
+MATMUL4(matmul4_32_narrow_paired, 4, false, true)
+MATMUL4(matmul4_32_wide, 4, true, false)
+MATMUL4(matmul4_32_wide_paired, 4, true, true)
