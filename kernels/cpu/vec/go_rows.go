@@ -8,14 +8,13 @@ import (
 // lanes are the 16 virtual accumulators of a Tree16 sum.
 type lanes [16]float32
 
-// sum adds the lanes pairwise: i and i+8, then i+4, i+2, i+1.
+// sum adds the lanes pairwise: i and i+8, then i+4, i+2, i+1. It is written out,
+// since every row's norms wait for it.
 func (l *lanes) sum() float32 {
-	for w := 8; w > 0; w /= 2 {
-		for i := range w {
-			l[i] += l[i+w]
-		}
-	}
-	return l[0]
+	a0, a1, a2, a3 := l[0]+l[8], l[1]+l[9], l[2]+l[10], l[3]+l[11]
+	a4, a5, a6, a7 := l[4]+l[12], l[5]+l[13], l[6]+l[14], l[7]+l[15]
+	b0, b1, b2, b3 := a0+a4, a1+a5, a2+a6, a3+a7
+	return (b0 + b2) + (b1 + b3)
 }
 
 // squares adds the squares of x, whose first element goes to lane 0.
