@@ -35,7 +35,8 @@ const (
 	autoPriorRate  = 0.5  // rate of a position that was never drafted
 	autoProbeFirst = 16   // steps without drafts before the first probe
 	autoProbeLast  = 256
-	autoWarm       = 2 // times that each warm-up length is measured
+	autoWarm       = 2   // times that each warm-up length is measured
+	autoHopeless   = 0.3 // share of first drafts below which longer ones are not tried
 )
 
 type auto struct {
@@ -192,7 +193,7 @@ func (a *auto) Choose(asks []engine.LengthAsk) {
 		asks[i].K = 0
 		most = max(most, asks[i].Most)
 	}
-	if k, ok := c.warming(most, len(asks)); ok {
+	if k, ok := c.warming(most, len(asks), a.all.rate(0, autoPriorRate, 2)); ok {
 		for i := range asks {
 			asks[i].K = min(k, asks[i].Most)
 		}
@@ -207,9 +208,13 @@ func (a *auto) Choose(asks []engine.LengthAsk) {
 	a.look(asks, c)
 }
 
-// warming returns a length that has not been measured yet: none, one, two, half, all.
-func (c *batchCost) warming(most, sequences int) (int, bool) {
+// warming returns a length that has not been measured yet: none, one, two, half,
+// all; two and more only where first drafts are accepted, at the share first.
+func (c *batchCost) warming(most, sequences int, first float64) (int, bool) {
 	for _, k := range []int{0, min(1, most), min(2, most), most, (most + 1) / 2} {
+		if k > 1 && first < autoHopeless {
+			return 0, false
+		}
 		if n := k * sequences; len(c.target) <= n || c.target[n].n < autoWarm {
 			if c.steps < 10*autoWarm { // the scheduler may never give this length
 				return k, true

@@ -74,8 +74,10 @@ type Step struct {
 type Drafter interface {
 	// Name is the strategy's registered name.
 	Name() string
-	// Committed tells what entered the caches, once per step in which any of
-	// this drafter's sequences took part.
+	// Committed tells what entered the caches, after a step in which any of
+	// this drafter's sequences took part. A DeviceDrafter is told of decode
+	// steps that planned no drafts later, of several at once, but before
+	// Propose, Save or a loop of the sequence.
 	Committed(s *Step) error
 	// Propose fills in the drafts of the asks.
 	Propose(q kernels.Queue, asks []*Ask) error

@@ -54,8 +54,10 @@ type drafterEntry struct {
 	tap    int           // index of its tap; -1 for none
 	order  int
 	kept   kernels.Buf // kept table with other drafters' spans masked
-	asks   []*Ask
-	ns     int64
+
+	backlog
+	asks []*Ask
+	ns   int64
 }
 
 // Listener is told what happens; any field may be nil.
@@ -159,6 +161,13 @@ func (e *Engine) allocate() error {
 			continue
 		}
 		if d.kept, err = e.be.Alloc(kernels.Tables, kernels.I32, cfg.MaxSequences, 1); err != nil {
+			return err
+		}
+		width := 0
+		if d.tap >= 0 {
+			width = len(taps[d.tap]) * e.m.Config.HiddenSize
+		}
+		if err := d.backlog.open(e.be, cfg.MaxSequences, rows, e.m.Config.HiddenSize, width); err != nil {
 			return err
 		}
 		if err := d.device.Attach(e.caches, firsts[d], cfg.MaxSequences, rows); err != nil {
@@ -304,7 +313,7 @@ func (e *Engine) end(seq *Sequence, why Finish, err error) {
 			e.cfg.Lengths.Release(seq)
 		}
 	}
-	seq.slot = -1
+	seq.slot, seq.owed = -1, 0
 	if seq.looped {
 		e.looped--
 	}
@@ -333,7 +342,7 @@ func (e *Engine) Close() error {
 	for _, d := range e.drafters {
 		if d.device != nil {
 			d.device.Detach()
-			bufs = append(bufs, d.kept)
+			bufs = append(append(bufs, d.kept), d.backlog.bufs()...)
 		}
 		if c, ok := d.Drafter.(io.Closer); ok {
 			errs = append(errs, c.Close())

@@ -170,6 +170,9 @@ func (e *Engine) advance(after []sched.Op) error {
 		}
 		e.q.Save(e.caches, op.Slot, op.Snapshot)
 		if d := seq.drafter; d != nil && d.device != nil {
+			if err := e.settle(d, append(d.list[:0], seq)); err != nil {
+				return err
+			}
 			if err := d.device.Save(e.q, seq, op.Snapshot); err != nil {
 				return err
 			}

@@ -97,6 +97,9 @@ func (e *Engine) NewLoop(seqs []*Sequence, k, steps int) (*Loop, error) {
 			return nil, err
 		}
 	}
+	if err := e.settle(entry, seqs); err != nil {
+		return nil, fmt.Errorf("engine: drafter %s: %w", entry.name, err)
+	}
 	l := &Loop{q: e.q, seqs: slices.Clone(seqs), k: k, most: steps}
 	if err := l.capture(e, entry, d); err != nil {
 		return nil, err

@@ -50,6 +50,7 @@ type Sequence struct {
 	preemptions int32
 	cached      int32
 	looped      bool // a Loop has taken it over
+	owed        int  // committed rows that the drafter has not been told of
 	finish      Finish
 	err         error
 }

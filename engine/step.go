@@ -148,7 +148,7 @@ func (e *Engine) prepare(plan *sched.Plan) error {
 		seq := e.seqs[id]
 		seq.preemptions++
 		seq.length, seq.cached = 0, 0
-		seq.slot = -1
+		seq.slot, seq.owed = -1, 0
 		if seq.drafter != nil {
 			seq.drafter.Release(seq)
 		}
@@ -176,15 +176,21 @@ func (e *Engine) prepare(plan *sched.Plan) error {
 			}
 		}
 	}
-	slices.SortStableFunc(e.w.items, func(a, b item) int { return order(a.seq) - order(b.seq) })
+	slices.SortStableFunc(e.w.items, func(a, b item) int { return a.place() - b.place() })
 	return nil
 }
 
-func order(s *Sequence) int {
-	if s.drafter == nil {
+// place orders the items of a batch: by drafter, for each those last of which it
+// hears later, and those without a drafter behind them all.
+func (it *item) place() int {
+	d := it.seq.drafter
+	switch {
+	case d == nil:
 		return 1 << 30
+	case d.device != nil && it.putOff():
+		return 2*d.order + 1
 	}
-	return s.drafter.order
+	return 2 * d.order
 }
 
 // restore brings a slot to a prefix-cache hit of op.Length tokens.
@@ -217,14 +223,18 @@ func (e *Engine) propose() {
 				d.asks = append(d.asks, &e.w.asks[i])
 			}
 		}
-		if len(d.asks) == 0 {
+		due := e.due(d)
+		if len(d.asks)+len(due) == 0 {
 			continue
 		}
 		from := e.cfg.Now()
-		err := d.Propose(e.q, d.asks)
+		err := e.settle(d, due)
+		if err == nil && len(d.asks) > 0 {
+			err = d.Propose(e.q, d.asks)
+		}
 		d.ns = e.cfg.Now() - from
 		for i := range e.w.items {
-			if it := &e.w.items[i]; err != nil && it.asks(d) {
+			if it := &e.w.items[i]; err != nil && (it.asks(d) || slices.Contains(due, it.seq)) {
 				it.err = fmt.Errorf("request %s: drafter %s: %w", it.seq.req.ID, d.name, err)
 			}
 		}
