@@ -73,22 +73,30 @@ func (r *rates) rate(i int, prior, weight float64) float64 {
 // autoSeq is what is known of a sequence.
 type autoSeq struct {
 	rates
-	idle, probe int // steps without drafts; after how many to draft one
+	idle, probe int  // steps without drafts; after how many to draft one
+	hopeful     bool // the last probe was accepted: draft one again
 }
 
-// mean is a running mean that outliers move little.
+// mean is a running mean that outliers move little: it begins with the least of
+// the first few, since what disturbs a measurement makes it longer.
 type mean struct {
 	value float64
 	n     int
 }
 
 func (m *mean) add(x float64) {
-	m.n++
-	if m.n > 3 {
-		x = min(max(x, m.value/2), 1.5*m.value)
+	switch m.n++; {
+	case m.n == 1:
+		m.value = x
+	case m.n <= meanFirst:
+		m.value = min(m.value, x)
+	default:
+		x = min(max(x, m.value/2), 1.25*m.value)
+		m.value += (x - m.value) * max(1/float64(m.n), 1./24)
 	}
-	m.value += (x - m.value) * max(1/float64(m.n), 1./24)
 }
+
+const meanFirst = 3
 
 // batchCost is the cost of steps of one number of sequences.
 type batchCost struct {
@@ -153,6 +161,7 @@ func (a *auto) Observe(o *engine.StepOutcome) {
 			q.idle++
 			continue
 		}
+		q.hopeful = s.Drafts == 1 && s.Accepted == 1
 		if q.idle = 0; s.Accepted > 0 {
 			q.probe = autoProbeFirst
 		} else if s.Drafts == 1 {
@@ -201,7 +210,7 @@ func (a *auto) Choose(asks []engine.LengthAsk) {
 	}
 	a.best(asks, c)
 	for i := range asks {
-		if q := a.seq(asks[i].Seq); asks[i].K == 0 && q.idle >= q.probe {
+		if q := a.seq(asks[i].Seq); asks[i].K == 0 && (q.hopeful || q.idle >= q.probe) {
 			asks[i].K = min(1, asks[i].Most)
 		}
 	}
