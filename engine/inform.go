@@ -61,21 +61,29 @@ func (e *Engine) inform(b kernels.Batch, out model.Output) error {
 func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, out model.Output) error {
 	s := &e.w.stepSpan
 	*s = Step{Queue: e.q, Spans: s.Spans[:0]}
+	d.count, d.fromHost = 0, d.fromHost[:0]
+	spans, rows := 0, 0
 	for i := range e.w.items {
 		it := &e.w.items[i]
 		if it.seq.drafter != d {
 			continue
 		}
+		if d.device != nil && it.putOff() {
+			d.put(it)
+			continue
+		}
+		spans, rows = i+1, it.rowOff+len(it.tokens)
 		s.Spans = append(s.Spans, Span{
 			Seq: it.seq, Start: it.plan.Start, RowOff: it.rowOff, Tokens: it.spanTokens(), Kept: it.kept, Next: it.next,
 		})
 	}
+	d.store(e.q, out)
 	if len(s.Spans) == 0 {
 		return nil
 	}
 	from := e.cfg.Now()
 	if d.device != nil {
-		e.deviceView(d, s, b, out)
+		e.deviceView(d, s, b, out, spans, rows)
 	}
 	if err := d.Committed(s); err != nil {
 		for i := range e.w.items {
@@ -94,10 +102,9 @@ func (e *Engine) informDrafter(d *drafterEntry, b kernels.Batch, out model.Outpu
 	return nil
 }
 
-// deviceView gives a device drafter the batch cut behind its last span, with
-// other drafters' spans masked.
-func (e *Engine) deviceView(d *drafterEntry, s *Step, b kernels.Batch, out model.Output) {
-	spans, rows := e.covers(d)
+// deviceView gives a device drafter the batch cut behind the last span that it is
+// told of, with other drafters' spans masked.
+func (e *Engine) deviceView(d *drafterEntry, s *Step, b kernels.Batch, out model.Output, spans, rows int) {
 	s.Batch, s.Hidden = e.behind(b, spans, rows), out.Hidden.Top(rows)
 	if d.tap >= 0 {
 		s.Taps = out.Taps[d.tap].Top(rows)
