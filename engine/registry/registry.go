@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,6 +94,23 @@ func Open(name string) (*Entry, error) {
 	return fromCheckpoint(name, ck)
 }
 
+// Examine says what the headers of a model's files say, whether the engine can run
+// it or not. The error of a name that stands for no files satisfies errors.Is(err,
+// errors.ErrUnsupported).
+func Examine(name string) (*checkpoint.Survey, error) {
+	switch {
+	case strings.HasPrefix(name, randomPrefix):
+		return nil, fmt.Errorf("model %s has no files: %w", name, errors.ErrUnsupported)
+	case name != Embedded:
+		return checkpoint.Examine(name)
+	}
+	fsys, err := embedded.FS()
+	if err != nil {
+		return nil, err
+	}
+	return checkpoint.ExamineFS(fsys, name)
+}
+
 func fromCheckpoint(name string, ck *checkpoint.Checkpoint) (*Entry, error) {
 	e := &Entry{Name: name, Source: model.Checkpoint{Checkpoint: ck}, Hash: ck.Hash(), Skipped: ck.Skipped(), ck: ck}
 	text, err := ck.ReadFile("tokenizer.json")
@@ -141,6 +159,81 @@ func (e *Entry) Prompts() ([]Prompt, error) {
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// ChatTemplate returns the text of the model's chat template: that of its file
+// chat_template.jinja, or else the chat_template of tokenizer_config.json (of a list
+// of templates the one called default). It is empty where there is none.
+func (e *Entry) ChatTemplate() (string, error) {
+	if e.ck == nil {
+		return "", nil
+	}
+	text, err := e.ck.ReadFile("chat_template.jinja")
+	if err == nil {
+		return string(text), nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = e.ck.ReadFile("tokenizer_config.json")
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", e.Name, err)
+	}
+	var c struct {
+		Template json.RawMessage `json:"chat_template"`
+	}
+	var one string
+	var list []struct{ Name, Template string }
+	if err := json.Unmarshal(text, &c); err != nil {
+		return "", fmt.Errorf("model %s: tokenizer_config.json: %w", e.Name, err)
+	}
+	if len(c.Template) == 0 || json.Unmarshal(c.Template, &one) == nil {
+		return one, nil
+	}
+	if err := json.Unmarshal(c.Template, &list); err != nil {
+		return "", fmt.Errorf("model %s: tokenizer_config.json: chat_template is neither a text nor a list of named ones", e.Name)
+	}
+	for _, t := range list {
+		if t.Name == "default" {
+			return t.Template, nil
+		}
+	}
+	return "", nil
+}
+
+// HasHead reports whether a draft head of that kind comes with the model, as files.
+func (e *Entry) HasHead(kind checkpoint.HeadKind) bool {
+	return e.ck != nil && e.ck.HasHead(string(kind))
+}
+
+// Tensors returns the names of the tensors in the model's files; none of made-up
+// weights.
+func (e *Entry) Tensors() []string {
+	if e.ck == nil {
+		return nil
+	}
+	return e.ck.Names()
+}
+
+// CheckFinite reads every weight and returns an error for each tensor that has a NaN
+// or an infinity, or that is none of numbers.
+func (e *Entry) CheckFinite(ctx context.Context) []error {
+	var bad []error
+	for _, name := range e.Tensors() {
+		if ctx.Err() != nil {
+			break
+		}
+		t, err := e.ck.Tensor(name)
+		if err == nil {
+			err = errors.Join(t.CheckFinite(), t.Discard())
+		}
+		if err != nil {
+			bad = append(bad, err)
+		}
+	}
+	return bad
 }
 
 // Close releases the files.

@@ -17,6 +17,10 @@ type Options struct {
 	// Empty means the environment variable EXACTA_KERNELS, or the best set
 	// that the processor has.
 	Kernels string
+	// Plan makes a backend that only counts: it takes parameters in without
+	// reading them, and memory is set aside but not used. What its operations
+	// compute means nothing.
+	Plan bool
 }
 
 // Backend is the CPU implementation of kernels.Backend.
@@ -35,6 +39,7 @@ type Backend struct {
 	}
 	freed  int // times that memory was given back; programs look at it
 	stream int // bytes of weights from which few rows read them as a stream
+	plan   bool
 	closed bool
 }
 
@@ -54,7 +59,7 @@ func New(opts Options) (*Backend, error) {
 	if threads == 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	b := &Backend{set: set, stream: streamBytes}
+	b := &Backend{set: set, stream: streamBytes, plan: opts.Plan}
 	b.pool = newPool(b, threads)
 	b.queue = &queue{b: b}
 	b.queue.list = &b.queue.main

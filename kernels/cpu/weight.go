@@ -113,6 +113,9 @@ func (b *Backend) loadMatrix(w *weight, t kernels.Tensor) (err error) {
 	if w.int4 > 0 {
 		w.meta = unsafe.Add(w.packed, 2*w.panels*halfRows*w.cols/2)
 	}
+	if b.plan {
+		return nil
+	}
 	return packPanels(w, t, len(b.pool.workers), b.set)
 }
 
@@ -126,6 +129,9 @@ func (b *Backend) loadValues(w *weight, t kernels.Tensor) (err error) {
 		return fmt.Errorf("load %s: %w", t.Name, err)
 	}
 	w.values = unsafe.Slice((*float32)(w.mem.ptr()), n)
+	if b.plan {
+		return nil
+	}
 	if err := readValues(w.values, t); err != nil {
 		return err
 	}
