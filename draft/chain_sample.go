@@ -140,15 +140,24 @@ func (s *chainSampler) draw(a *engine.Ask, i, j, k int, row []float32) {
 			s.done[i] = true
 			return
 		}
-		p, length := a.Seq.Params(), a.Seq.Length()
-		if r, ok := a.Seq.Rule().(coupledRule); ok && r.TargetNoise() {
-			s.tokens[i] = p.Coupled(q, length+1+j)
-		} else {
-			s.tokens[i] = sample.Sample(q, p.Stream(s.purpose, length, j).Uniform(0))
+		token, told := s.pick(a, q, j, j+1)
+		if s.tokens[i] = token; told {
 			a.Draft.Probs = append(a.Draft.Probs, q)
 		}
 	}
 	a.Draft.Tokens = append(a.Draft.Tokens, s.tokens[i])
+}
+
+// pick draws draft number node of an ask, which is at depth (1 follows the pending
+// token), from a distribution that need not be normalised: with the request's draft
+// noise for that node, and then the rule has to be told q; or, where the rule draws
+// with the target's noise by position, with that. The token is -1 if q has no mass.
+func (s *chainSampler) pick(a *engine.Ask, q []float32, node, depth int) (token int32, told bool) {
+	p, length := a.Seq.Params(), a.Seq.Length()
+	if r, ok := a.Seq.Rule().(coupledRule); ok && r.TargetNoise() {
+		return p.Coupled(q, length+depth), false
+	}
+	return sample.Sample(q, p.Stream(s.purpose, length, node).Uniform(0)), true
 }
 
 func floatBytes(s []float32) []byte {

@@ -28,10 +28,15 @@ type medusaNode struct {
 	rate                float64 // of the whole path being right
 }
 
-// medusaTree returns the tree of k nodes, or as many as there are, that is
-// expected to give most accepted tokens, for that many heads. Parents come before
-// their children, likelier siblings first.
-func medusaTree(k, heads int) []medusaNode {
+// medusaTree returns the tree of k nodes for that many heads; see likeliestTree.
+func medusaTree(k, heads int) []medusaNode { return likeliestTree(k, heads, medusaRates) }
+
+// likeliestTree returns the tree of k nodes, or as many as there are, that is
+// expected to give most accepted tokens, of at most depth nodes on a path, where a
+// choice of each rank is right as often as rates says, by depth (the last row goes
+// for all below). Parents come before their children, likelier siblings first. A
+// tree of k is one of k+1 without its last.
+func likeliestTree(k, depth int, byDepth [][]float64) []medusaNode {
 	var tree []medusaNode
 	for len(tree) < k {
 		best := medusaNode{rate: -1}
@@ -45,8 +50,8 @@ func medusaTree(k, heads int) []medusaNode {
 					n.rank++
 				}
 			}
-			rates := medusaRates[min(n.depth, len(medusaRates)-1)]
-			if n.depth < heads && n.rank < len(rates) && n.rate*rates[n.rank] > best.rate {
+			rates := byDepth[min(n.depth, len(byDepth)-1)]
+			if n.depth < depth && n.rank < len(rates) && n.rate*rates[n.rank] > best.rate {
 				n.rate *= rates[n.rank]
 				best = n
 			}

@@ -3,6 +3,7 @@ package draft
 import (
 	"fmt"
 	"math"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func run(t *testing.T, m *model.Model, rule engine.Verifier, d engine.Drafter, b
 	if d != nil {
 		drafters[d.Name()] = d
 	}
-	e, err := engine.New(m, engine.Config{MaxTokens: 32, MaxSequences: batch, MaxDraft: 3}, drafters, rule, rec, engine.Listener{})
+	e, err := engine.New(m, engine.Config{MaxTokens: 32, MaxSequences: batch, MaxDraft: 7}, drafters, rule, rec, engine.Listener{})
 	require.NoError(t, err)
 	defer e.Close()
 	var seqs []*engine.Sequence
@@ -145,29 +146,39 @@ func (f forced) Verify(v *engine.Verification) (engine.Verdict, error) {
 	return d, err
 }
 
-// chiSquare generates n texts with sampled drafts under a rule, in batches, and
-// compares their counts with plain sampling. It also returns how many drafts
-// were accepted and rejected.
-func chiSquare(t *testing.T, m *model.Model, s Strategy, rule string, purpose sample.Purpose, n int) (stat float64, freedom, accepted, rejected int) {
+// chiSquare generates n texts with sampled drafts of 1 to most tokens under a rule,
+// in batches, and compares their counts with plain sampling. It also returns how
+// many drafts were accepted, and how many places of a draft were reached and not.
+func chiSquare(t *testing.T, m *model.Model, s Strategy, most int, rule string, purpose sample.Purpose, n int) (stat float64, freedom, accepted, rejected int) {
+	t.Helper()
+	r, err := verify.New(rule)
+	require.NoError(t, err)
+	return chiSquareOf(t, m, s, most, r, purpose, n)
+}
+
+// chiSquareOf is chiSquare for any rule.
+func chiSquareOf(t *testing.T, m *model.Model, s Strategy, most int, r engine.Verifier, purpose sample.Purpose, n int) (stat float64, freedom, accepted, rejected int) {
 	t.Helper()
 	want := expected(t, m)
 	got := make([]float64, len(want))
-	r, err := verify.New(rule)
-	require.NoError(t, err)
 	d, err := s.Provision(Env{Backend: m.Backend(), Model: m, Vocab: 4})
 	require.NoError(t, err)
-	d.(*chain).sampler.purpose = purpose
+	if tree, ok := d.(*tree); ok {
+		tree.sampler.purpose = purpose
+	} else {
+		d.(*chain).sampler.purpose = purpose
+	}
 	output := map[string]int{}
 	length := map[string]int{}
 	rec := engine.RecorderFunc(func(r *engine.Record) error {
 		for _, id := range r.EmittedIDs {
+			if length[r.Request]++; length[r.Request] > chiTokens {
+				continue // requests are longer, so that drafts are whole
+			}
 			output[r.Request] = output[r.Request]*4 + int(id)
-		}
-		length[r.Request] += len(r.EmittedIDs)
-		if length[r.Request] == chiTokens {
-			got[output[r.Request]]++
-			delete(output, r.Request)
-			delete(length, r.Request)
+			if length[r.Request] == chiTokens {
+				got[output[r.Request]]++
+			}
 		}
 		accepted += int(r.Accepted)
 		rejected += int(r.KExecuted) - int(r.Accepted)
@@ -177,7 +188,7 @@ func chiSquare(t *testing.T, m *model.Model, s Strategy, rule string, purpose sa
 		for i := range n {
 			p := chiParams
 			p.Seed = uint64(i)
-			submit(engine.Request{ID: fmt.Sprint(i), Prompt: chiPrompt, MaxNew: chiTokens, Params: p, K: 1 + i%3})
+			submit(engine.Request{ID: fmt.Sprint(i), Prompt: chiPrompt, MaxNew: chiTokens + max(0, most-3), Params: p, K: 1 + i%most})
 		}
 	})
 	rare := [2]float64{}
@@ -206,22 +217,30 @@ func quantile(freedom int) float64 {
 	return k * math.Pow(1-h+3.719*math.Sqrt(h), 3)
 }
 
+// manyTexts is how many texts a test generates: n, or in a soak a million.
+func manyTexts(n int) int {
+	if os.Getenv("EXACTA_SOAK") == "1" {
+		return 1_000_000
+	}
+	return n
+}
+
 // Texts of several steps, drafted by the real drafter with its real noise and
 // verified with the real noise of the rule, are distributed as plain sampling; if
 // the drafter draws with the noise that decides about acceptance, or about
 // recovery, they are not, and this sees it.
 func TestSampledMTPChiSquare(t *testing.T) {
-	const n = 12_000
+	n := manyTexts(12_000)
 	m := four(t)
 	for _, rule := range []string{"rejection", "block"} {
-		stat, freedom, accepted, rejected := chiSquare(t, m, &MTP{Sample: true}, rule, sample.Draft, n)
+		stat, freedom, accepted, rejected := chiSquare(t, m, &MTP{Sample: true}, 3, rule, sample.Draft, n)
 		t.Logf("%s: chi-square %.1f at %d degrees of freedom, bound %.1f; %d drafts accepted, %d not", rule, stat, freedom, quantile(freedom), accepted, rejected)
 		require.Less(t, stat, quantile(freedom))
 		require.Greater(t, accepted, n/4)
 		require.Greater(t, rejected, n/4)
 	}
 	for name, purpose := range map[string]sample.Purpose{"acceptance": sample.Verify, "recovery": sample.Recovery} {
-		stat, freedom, _, _ := chiSquare(t, m, &MTP{Sample: true}, "rejection", purpose, n)
+		stat, freedom, _, _ := chiSquare(t, m, &MTP{Sample: true}, 3, "rejection", purpose, n)
 		t.Logf("noise of %s: chi-square %.1f, bound %.1f", name, stat, quantile(freedom))
 		require.Greater(t, stat, quantile(freedom), name)
 	}
@@ -230,8 +249,8 @@ func TestSampledMTPChiSquare(t *testing.T) {
 // The same with drafts from half of the vocabulary: the other half comes from the
 // recovery alone.
 func TestSampledEagle3ChiSquare(t *testing.T) {
-	const n = 12_000
-	stat, freedom, accepted, rejected := chiSquare(t, four(t), &Eagle3{Sample: true}, "rejection", sample.Draft, n)
+	n := manyTexts(12_000)
+	stat, freedom, accepted, rejected := chiSquare(t, four(t), &Eagle3{Sample: true}, 3, "rejection", sample.Draft, n)
 	t.Logf("chi-square %.1f at %d degrees of freedom, bound %.1f; %d drafts accepted, %d not", stat, freedom, quantile(freedom), accepted, rejected)
 	require.Less(t, stat, quantile(freedom))
 	require.Greater(t, accepted, n/8)

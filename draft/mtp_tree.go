@@ -29,6 +29,12 @@ type MTPTree struct {
 	Width int `yaml:"width" json:"width"`
 	// Depth is the most drafts on a path of the tree.
 	Depth int `yaml:"depth" json:"depth"`
+	// Sample draws the tokens of trees, of requests with a temperature, from
+	// the module's own distribution, siblings without replacement, so that
+	// the rejection rule knows what each was drawn from; under the coupled
+	// rule with the target's own noise. The shape of such a tree depends on
+	// k, width and depth alone. Requests at temperature 0 don't notice.
+	Sample bool `yaml:"sample" json:"sample"`
 }
 
 // Validate implements Strategy.
@@ -47,7 +53,7 @@ func (c *MTPTree) Provision(env Env) (engine.Drafter, error) {
 	return newTree("mtp-tree", head.Tokens(), chained{
 		m: env.Model, layer: head.Layer(),
 		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
-	}, env, treeShape{c.Width, c.Depth}), nil
+	}, env, treeShape{c.Width, c.Depth}, c.Sample), nil
 }
 
 // Eagle3Tree configures the strategy that drafts trees with an EAGLE-3 head.
@@ -59,6 +65,8 @@ type Eagle3Tree struct {
 	Width int `yaml:"width" json:"width"`
 	// Depth is the most drafts on a path of the tree.
 	Depth int `yaml:"depth" json:"depth"`
+	// Sample draws the tokens of trees as MTPTree.Sample does.
+	Sample bool `yaml:"sample" json:"sample"`
 }
 
 // Validate implements Strategy.
@@ -76,5 +84,5 @@ func (c *Eagle3Tree) Provision(env Env) (engine.Drafter, error) {
 	return newTree("eagle3-tree", head.Tokens(), chained{
 		m: env.Model, layer: head.Layer(), taps: head.Taps(),
 		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
-	}, env, treeShape{c.Width, c.Depth}), nil
+	}, env, treeShape{c.Width, c.Depth}, c.Sample), nil
 }

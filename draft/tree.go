@@ -32,8 +32,8 @@ func (t treeShape) validate() error {
 }
 
 // newTree makes a tree drafter; see newChain.
-func newTree(name string, ids []int32, c chained, env Env, t treeShape) *tree {
-	return &tree{chain: newChain(name, ids, c, env, false), cfg: t, vocab: env.Vocab}
+func newTree(name string, ids []int32, c chained, env Env, t treeShape, sampled bool) *tree {
+	return &tree{chain: newChain(name, ids, c, env, sampled), cfg: t, vocab: env.Vocab}
 }
 
 // tree drafts trees with the network of a chain, which it also uses to keep level
@@ -53,6 +53,7 @@ type tree struct {
 	host   treeTables
 	logits []float32
 	plants []plant
+	drawn  drawnTrees
 }
 
 // plant is the tree of one ask while it grows.
@@ -62,6 +63,8 @@ type plant struct {
 	grown []int // nodes that were run through the network, in order
 	fresh int   // of them: where the last level begins
 	off   int   // row of the first of them
+	// shape is that of a tree whose tokens are drawn; nil: dynamic.
+	shape []medusaNode
 }
 
 // node is a draft that may be proposed.
@@ -70,6 +73,7 @@ type node struct {
 	token         int32
 	score         float64 // log of the probability of its path
 	grown         int     // index among those that were run; -1: not
+	place         int     // in the shape, of a drawn one
 }
 
 var _ engine.DeviceDrafter = (*tree)(nil)
@@ -123,8 +127,13 @@ func (d *tree) Propose(q kernels.Queue, asks []*engine.Ask) error {
 		return nil
 	}
 	d.plants = d.plants[:0]
+	d.drawn.used = 0
 	for _, a := range d.order[:active] {
-		d.plants = append(d.plants, plant{ask: a})
+		p := plant{ask: a}
+		if d.sampler != nil && draws(a) {
+			p.shape = d.drawn.shape(a.K, d.cfg)
+		}
+		d.plants = append(d.plants, p)
 	}
 	// The first level grows from h' of the pending token.
 	q.Copy(d.pool.Top(int(d.carry.Rows)), d.carry)
@@ -133,7 +142,7 @@ func (d *tree) Propose(q kernels.Queue, asks []*engine.Ask) error {
 		return err
 	}
 	for i := range d.plants {
-		d.sprout(&d.plants[i], -1, i)
+		d.grow(&d.plants[i], -1, i)
 	}
 	for level := 1; level < d.cfg.depth; level++ {
 		n, err := d.level(q)
@@ -198,7 +207,7 @@ func (d *tree) level(q kernels.Queue) (int, error) {
 	for i := range d.plants {
 		p := &d.plants[i]
 		for _, n := range p.grown[p.fresh:] {
-			d.sprout(p, n, row)
+			d.grow(p, n, row)
 			row++
 		}
 	}
@@ -210,6 +219,10 @@ func (d *tree) level(q kernels.Queue) (int, error) {
 // likeliest drafts.
 func (p *plant) choose(width int) {
 	p.fresh = len(p.grown)
+	if p.shape != nil {
+		p.chooseDrawn()
+		return
+	}
 	deepest := 0
 	for _, n := range p.nodes {
 		deepest = max(deepest, n.depth)
@@ -235,6 +248,15 @@ func (p *plant) best() []int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.nodes[b].score, p.nodes[a].score) })
 	return order[:min(len(order), p.ask.K)]
+}
+
+// grow gives node n (-1: the pending token) its children, by a row of logits.
+func (d *tree) grow(p *plant, n, row int) {
+	if p.shape != nil {
+		d.draw(p, n, row)
+		return
+	}
+	d.sprout(p, n, row)
 }
 
 // sprout gives node n (-1: the pending token) its likeliest next tokens as children,
@@ -286,7 +308,7 @@ func (d *tree) sprout(p *plant, n, row int) {
 func (d *tree) harvest() error {
 	for i := range d.plants {
 		p := &d.plants[i]
-		kept := p.best()
+		kept := p.kept()
 		slices.Sort(kept) // parents before children, the likelier of siblings first
 		place := make([]int32, len(p.nodes))
 		out := &p.ask.Draft

@@ -14,6 +14,8 @@ func TestTreesKeepTheContract(t *testing.T) {
 		"wide mtp":     &draft.MTPTree{Width: 6, Depth: 2},
 		"narrow mtp":   &draft.MTPTree{Width: 1, Depth: 9},
 		"wide eagle3":  &draft.Eagle3Tree{Head: "random", Width: 8, Depth: 4},
+		"drawn mtp":    &draft.MTPTree{Width: 3, Depth: 4, Sample: true},
+		"drawn eagle3": &draft.Eagle3Tree{Head: "random", Width: 2, Depth: 3, Sample: true},
 		"in a cascade": &draft.Cascade{Stages: []draft.Stage{{Drafter: "suffix", MinExpected: 1}, {Drafter: "mtp-tree", MinExpected: 2}, {Drafter: "mtp"}}},
 	} {
 		t.Run(name, func(t *testing.T) { strategytest.Run(t, func() draft.Strategy { return c }) })

@@ -16,7 +16,9 @@ type Draft struct {
 	// sampled from, over the whole vocabulary, after the request's own
 	// processing, given the tokens that it follows and its siblings before
 	// it: a sibling drawn without replacement has a distribution without
-	// those. What a tree looks like must not depend on what was drawn.
+	// those. Whether a token gets successors, and how many, may depend on
+	// what was drawn before them, never on what they are: none that was
+	// drawn is left out.
 	// Nil means that the drafter was certain (one-hot), as n-gram and greedy
 	// drafters are.
 	Probs [][]float32

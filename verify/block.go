@@ -24,7 +24,7 @@ func init() {
 //
 // and the longest prefix with u_i < h_i is accepted. The token after it is drawn
 // from the terms of S_i, or from M_b after a whole draft. Of a tree it sees the
-// longest branch.
+// longest branch or, where the tokens were drawn, that of the first ones.
 type block struct {
 	noise   func(s *sample.Sampler, purpose sample.Purpose, length, row int) float64
 	rows    [][]float32 // M_b, unnormalised, by row
@@ -53,7 +53,11 @@ func (b *block) Verify(v *engine.Verification) (engine.Verdict, error) {
 	if v.Sampler.Params().Greedy() {
 		return argmax(v)
 	}
-	v, along := branch(v)
+	path := v.Draft.Branch()
+	if v.Draft.Probs != nil {
+		path = firsts(&v.Draft)
+	}
+	v, along := branch(v, path)
 	drafts, probs := v.Draft.Tokens, v.Draft.Probs
 	if probs != nil && len(probs) != len(drafts) {
 		return engine.Verdict{}, fmt.Errorf("the draft has %d tokens and %d distributions; it needs one each, or none", len(drafts), len(probs))

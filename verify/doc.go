@@ -34,7 +34,8 @@
 // distribution for certain drafts, for siblings drawn alike (SpecInfer,
 // arXiv:2305.09781) and for siblings drawn without replacement (EAGLE-2,
 // arXiv:2406.16858), if each comes with the distribution that it was drawn from.
-// Block verification sees the longest branch. A chain is the tree with one
+// Block verification sees the longest
+// branch or, where tokens were drawn, that of the first ones. A chain is the tree with one
 // branch, and nothing here treats it apart.
 //
 // Two rules promise neither, for research: typical (typical acceptance, Cai et al.

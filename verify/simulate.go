@@ -94,7 +94,7 @@ func (s *simulated) Verify(v *engine.Verification) (engine.Verdict, error) {
 	if n := len(v.Draft.Tokens); n > s.k || len(v.Argmax) <= n {
 		return engine.Verdict{}, fmt.Errorf("simulation %s of %d drafts a step: %d drafts and %d rows", s.text, s.k, n, len(v.Argmax))
 	}
-	chain, along := branch(v)
+	chain, along := branch(v, v.Draft.Branch())
 	n := len(chain.Draft.Tokens)
 	forced, _ := SimulatedAccepted(s.spec, v.Sampler.Params(), v.Position, n)
 	after := s.after(chain, int(forced))

@@ -61,8 +61,46 @@ func sibling(d *engine.Draft, i int, q []float32, how drawing) (drawn, told []fl
 	return drawn, drawn
 }
 
+// fixed grows a tree of a shape.
+func fixed(shape []int32) func(d *engine.Draft) int32 {
+	return func(d *engine.Draft) int32 {
+		if i := len(d.Tokens); i < len(shape) {
+			return shape[i]
+		}
+		return -2
+	}
+}
+
+// adaptive grows a tree whose shape depends on what was drawn before: two tokens,
+// then two more behind the one with the higher id, and one behind those if the first
+// of all is 0; no second token if the first is 2.
+func adaptive(d *engine.Draft) int32 {
+	x := d.Tokens
+	switch {
+	case len(x) < 1 || len(x) < 2 && x[0] != 2:
+		return -1
+	case len(x) == 1: // 2 alone
+		return 0
+	case x[0] == 2:
+		return -2
+	case len(x) < 4 && x[1] > x[0]:
+		return 1
+	case len(x) < 4:
+		return 0
+	case len(x) == 4 && x[0] == 0:
+		return 2
+	}
+	return -2
+}
+
 // treeVariation is variation for drafts of a shape.
 func treeVariation(t *testing.T, r noisy, c enumerated, shape []int32, how drawing, seed uint64) float64 {
+	return grownVariation(t, r, c, fixed(shape), how, seed)
+}
+
+// grownVariation is variation for trees that grow: grow says which draft the next
+// one follows, or -2 that the tree is whole.
+func grownVariation(t *testing.T, r noisy, c enumerated, grow func(d *engine.Draft) int32, how drawing, seed uint64) float64 {
 	target := &toy{vocab: c.vocab, salt: seed, scale: c.scale}
 	drafter := &toy{vocab: c.vocab, salt: seed + 1000, scale: c.scale, like: target, noise: c.noise}
 	prompt := []int32{1, 0, 1}
@@ -81,32 +119,34 @@ func treeVariation(t *testing.T, r noisy, c enumerated, shape []int32, how drawi
 			}
 		}
 	}
-	d := engine.Draft{Parents: shape}
+	d := engine.Draft{}
 	var drafts func(weight float64)
 	drafts = func(weight float64) {
 		i := len(d.Tokens)
-		if i == len(shape) {
-			full := engine.Draft{Tokens: slices.Clone(d.Tokens), Parents: shape}
+		parent := grow(&d)
+		if parent < -1 {
+			full := engine.Draft{Tokens: slices.Clone(d.Tokens), Parents: slices.Clone(d.Parents)}
 			if how != certain && how != likeliest {
 				full.Probs = slices.Clone(d.Probs)
 			}
 			v := target.verification(s, prompt, full)
-			v.Logits = cached(v.Logits, len(shape)+1)
+			v.Logits = cached(v.Logits, i+1)
 			integrate(t, r, v, weight, extend)
 			return
 		}
-		after := before(&d, int(shape[i])+1)
+		after := before(&d, int(parent)+1)
+		d.Parents = append(d.Parents[:i], parent)
 		q, err := s.ProcessTo(make([]float32, c.vocab), drafter.logits(join(prompt, after)), after)
 		require.NoError(t, err)
 		drawn, told := sibling(&d, i, q, how)
 		sum := mass(drawn)
 		for x, p := range drawn {
 			if p > 0 {
-				d.Tokens, d.Probs = append(d.Tokens[:i], int32(x)), append(d.Probs[:i], told)
+				d.Tokens, d.Probs, d.Parents = append(d.Tokens[:i], int32(x)), append(d.Probs[:i], told), append(d.Parents[:i], parent)
 				drafts(weight * float64(p) / sum)
 			}
 		}
-		d.Tokens, d.Probs = d.Tokens[:i], d.Probs[:i]
+		d.Tokens, d.Probs, d.Parents = d.Tokens[:i], d.Probs[:i], d.Parents[:i]
 	}
 	drafts(1)
 	rule := got
@@ -147,6 +187,33 @@ func TestTreesEnumerated(t *testing.T) {
 			}
 		})
 	}
+}
+
+// So it is where the shape of the tree depends on what was drawn before.
+func TestGrownTreesEnumerated(t *testing.T) {
+	for _, c := range []struct {
+		how drawing
+		c   enumerated
+	}{
+		{withReplacement, enumerated{vocab: 3, depth: 3, params: uniform, noise: 1, scale: 1}},
+		{withoutReplacement, enumerated{vocab: 4, depth: 3, params: sample.Params{Temperature: 0.8, RepetitionPenalty: 1.3}, noise: 2, scale: 1}},
+	} {
+		for name, rule := range map[string]noisy{"rejection": newRejection(), "block": newBlock()} {
+			tv := grownVariation(t, rule, c.c, adaptive, c.how, 3)
+			t.Logf("%s: total variation %.2g", name, tv)
+			require.Less(t, tv, 1e-12, name)
+		}
+		require.Greater(t, grownVariation(t, longestBlock{newBlock()}, c.c, adaptive, c.how, 3), 1e-4, "the longest branch is one of lucky tokens")
+	}
+}
+
+// longestBlock is block verification of the longest branch of drawn trees: wrong.
+type longestBlock struct{ *block }
+
+func (b longestBlock) Verify(v *engine.Verification) (engine.Verdict, error) {
+	chain, along := branch(v, v.Draft.Branch())
+	d, err := b.block.Verify(chain)
+	return along(d), err
 }
 
 // The same test sees rules that forget what siblings have taken, and drafters that

@@ -99,14 +99,12 @@ func walk(v *engine.Verification, choose func(row int, before []int32) (int32, e
 	}
 }
 
-// branch shows a rule for chains the longest branch of a tree, as if the drafter
-// had proposed nothing else, and returns it with the rows of the branch; along
-// turns the rule's verdict back. A chain is its own longest branch.
-func branch(v *engine.Verification) (*engine.Verification, func(engine.Verdict) engine.Verdict) {
+// branch shows a rule for chains one path of a tree, as if the drafter had proposed
+// nothing else; along turns the rule's verdict back. A chain is its own path.
+func branch(v *engine.Verification, path []int32) (*engine.Verification, func(engine.Verdict) engine.Verdict) {
 	if v.Draft.Parents == nil {
 		return v, func(d engine.Verdict) engine.Verdict { return d }
 	}
-	path := v.Draft.Branch()
 	b := *v
 	b.Draft = engine.Draft{Expect: v.Draft.Expect}
 	row := func(i int) int {
@@ -130,6 +128,16 @@ func branch(v *engine.Verification) (*engine.Verification, func(engine.Verdict) 
 		d.Path = path[:d.Accepted]
 		return d
 	}
+}
+
+// firsts is the path of the first draft of each row. Where drafts were drawn it is
+// the one whose tokens have the distributions that they come with: which path is the
+// longest may depend on the tokens, and so on their luck.
+func firsts(d *engine.Draft) (path []int32) {
+	for i := d.First(0); i >= 0; i = d.First(i + 1) {
+		path = append(path, int32(i))
+	}
+	return path
 }
 
 // decided returns the verdict that accepts the first n of k drafts of a chain.

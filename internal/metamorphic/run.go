@@ -172,6 +172,9 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 	}
 	drafters := map[string]engine.Drafter{"oracle": o}
 	for name, st := range Strategies(s.Heads) {
+		if t, ok := st.(*draft.MTPTree); ok {
+			t.Sample = p.Seed%2 == 0 // its trees are then drawn with the target's noise
+		}
 		if drafters[name], err = st.Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: m.Config.VocabSize}); err != nil {
 			return nil, err
 		}
