@@ -46,7 +46,7 @@ type HiddenOptions struct {
 
 	Sequences  int   // read or decoded at once
 	Chunk      int   // most rows of a sequence in a step
-	Rows       int   // most rows of a step
+	Rows       int   // most rows of prompts in a step, about
 	ShardBytes int64 // a shard is full when it has this much
 	Out        string
 	Version    string // of the program, for the header
@@ -99,7 +99,7 @@ func (o HiddenOptions) validate() error {
 		v, lo, hi int
 	}{
 		{"length", o.Length, 1, 1 << 20}, {"new", o.New, 0, 1 << 20}, {"limit", o.Limit, 0, 1 << 30}, {"top-k", o.TopK, 0, 1 << 10},
-		{"sequences", o.Sequences, 1, 1 << 12}, {"chunk", o.Chunk, 1, 1 << 16}, {"rows", o.Rows, 2, 1 << 20},
+		{"sequences", o.Sequences, 1, 1 << 12}, {"chunk", o.Chunk, 1, 1 << 16}, {"rows", o.Rows, 1, 1 << 19},
 	} {
 		if r.v < r.lo || r.v > r.hi {
 			return fmt.Errorf("hidden: %s is %d; it must be %d..%d", r.name, r.v, r.lo, r.hi)
@@ -181,13 +181,23 @@ func Hidden(ctx context.Context, o HiddenOptions, progress func(string)) (res *H
 func (o HiddenOptions) longest(prompts []Prompt, m *model.Model) (int, error) {
 	longest := 0
 	for _, p := range prompts {
-		n := len(p.IDs) + o.New + 1
+		n := len(p.IDs) + o.asked()
 		if n > m.MaxTokens {
-			return 0, fmt.Errorf("hidden: sequence %s has %d tokens and is to be continued by %d; the context of %d leaves room for %d in all", p.ID, len(p.IDs), o.New, m.MaxTokens, m.MaxTokens-1)
+			return 0, fmt.Errorf("hidden: sequence %s has %d tokens and is to be continued by %d; the context of %d leaves room for %d in all", p.ID, len(p.IDs), o.New, m.MaxTokens, m.MaxTokens-2)
 		}
 		longest = max(longest, n)
 	}
 	return longest, nil
+}
+
+// asked is the number of tokens that the engine is asked for. It tells a drafter at
+// once of steps that planned drafts alone, and the last step of a sequence can't: so
+// that is one whose row is not wanted.
+func (o HiddenOptions) asked() int {
+	if o.New == 0 {
+		return 1
+	}
+	return o.New + 2
 }
 
 // run feeds the sequences to an engine in which nothing is drafted.
@@ -200,10 +210,14 @@ func (o HiddenOptions) run(ctx context.Context, entry *registry.Entry, m *model.
 	var failed error
 	e, err := engine.New(m, engine.Config{
 		MaxTokens: longest, MaxSequences: o.Sequences, MaxDraft: 1, Vocab: entry.Vocab(), NoHash: true,
-		Chunk: o.Chunk, BatchTokens: o.Rows,
+		Chunk: o.Chunk, BatchTokens: o.Rows + 2*o.Sequences,
 	}, map[string]engine.Drafter{tap.Name(): tap}, rule, nil, engine.Listener{Finished: func(s *engine.Sequence) {
 		failed = errors.Join(failed, s.Err())
-		w.finished(int(s.ID()), s.PromptLen(), tap.take(s))
+		rows := tap.take(s)
+		if n := s.PromptLen() + o.New; s.Finish() == engine.FinishLength && len(rows.tokens) != n {
+			failed = errors.Join(failed, fmt.Errorf("hidden: sequence %s gave %d rows of %d", s.Request().ID, len(rows.tokens), n))
+		}
+		w.finished(int(s.ID()), s.PromptLen(), rows)
 	}})
 	if err != nil {
 		return err
@@ -212,7 +226,7 @@ func (o HiddenOptions) run(ctx context.Context, entry *registry.Entry, m *model.
 	for next := 0; ; {
 		for ; next < len(prompts) && e.Active() < 2*o.Sequences; next++ {
 			_, err := e.Submit(engine.Request{
-				ID: prompts[next].ID, Prompt: prompts[next].IDs, MaxNew: o.New + 1, Drafter: tap.Name(),
+				ID: prompts[next].ID, Prompt: prompts[next].IDs, MaxNew: o.asked(), Drafter: tap.Name(), K: 1,
 				Params: sample.Params{Temperature: o.Temperature, Seed: o.Seed + uint64(next)},
 				Stop:   entry.Source.Config().EOS, IgnoreStop: o.IgnoreEOS,
 			})

@@ -64,7 +64,7 @@ out, files: [{name, sequences, tokens, bytes}]}.`,
 	fl.IntVar(&h.TopK, "top-k", 0, "largest logits of each position")
 	fl.IntVar(&h.Sequences, "sequences", 16, "sequences that run at once")
 	fl.IntVar(&h.Chunk, "chunk", 512, "most rows of a sequence in a step")
-	fl.IntVar(&h.Rows, "rows", 1024, "most rows of a step; a GPU wants many")
+	fl.IntVar(&h.Rows, "rows", 1024, "rows of prompts in a step; a GPU wants many")
 	fl.IntVar(&shard, "shard-mib", 512, "size of a shard in MiB; its last sequence may go beyond")
 	fl.StringVar(&h.Out, "out", "", "directory to write to")
 	_ = cmd.MarkFlagRequired("out")
