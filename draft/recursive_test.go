@@ -78,15 +78,18 @@ func aroundBorders(k int, p sample.Params) []engine.Request {
 	return out
 }
 
-// records plays requests and returns their records by request.
-func records(t *testing.T, m *model.Model, cfg engine.Config, rule string, d engine.Drafter, reqs []engine.Request) map[string][]*engine.Record {
+// only are the drafters of an engine that has one, for requests that name none.
+func only(d engine.Drafter) map[string]engine.Drafter { return map[string]engine.Drafter{"": d} }
+
+// records plays requests, plainly without drafters, and returns their records by
+// request.
+func records(t *testing.T, m *model.Model, cfg engine.Config, rule string, drafters map[string]engine.Drafter, reqs []engine.Request) map[string][]*engine.Record {
 	t.Helper()
 	r, err := verify.New(rule)
 	require.NoError(t, err)
 	out := map[string][]*engine.Record{}
-	drafters := map[string]engine.Drafter{}
-	if d != nil {
-		drafters["d"] = d
+	if d := drafters[""]; d != nil {
+		drafters = map[string]engine.Drafter{"d": d}
 	}
 	cfg.MaxTokens = 192
 	e, err := engine.New(m, cfg, drafters, r, engine.RecorderFunc(func(r *engine.Record) error {
@@ -96,8 +99,11 @@ func records(t *testing.T, m *model.Model, cfg engine.Config, rule string, d eng
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
 	for _, q := range reqs {
-		if q.Drafter = "d"; d == nil {
+		switch {
+		case drafters == nil:
 			q.Drafter, q.K = "", 0
+		case q.Drafter == "":
+			q.Drafter = "d"
 		}
 		_, err := e.Submit(q)
 		require.NoError(t, err)
@@ -130,7 +136,7 @@ func TestModelDraftsForItself(t *testing.T) {
 					d, err := (&Model{Sample: rule == "coupled"}).Provision(Env{Backend: be, Model: m, Vocab: 37, Warn: func(text string) { warned = text }})
 					require.NoError(t, err)
 					want := records(t, m, engine.Config{MaxSequences: 1}, rule, nil, aroundBorders(0, p))
-					got := records(t, m, cfg, rule, d, aroundBorders(5, p))
+					got := records(t, m, cfg, rule, only(d), aroundBorders(5, p))
 					hit, preempted, proposed := false, false, 0
 					for id, of := range got {
 						tokens, hashes := emitted(of)
@@ -164,9 +170,9 @@ func TestLayerSkipIsASmallerModel(t *testing.T) {
 			require.NoError(t, err)
 			cfg := engine.Config{MaxSequences: 3, Pages: 6, Chunk: 50}
 			reqs := aroundBorders(4, sample.Params{})
-			got := records(t, m, cfg, "greedy", skip, reqs)
+			got := records(t, m, cfg, "greedy", only(skip), reqs)
 			own := newRecursive("model", trunk{m: front, layers: 2, own: true}, env, false)
-			want := records(t, m, cfg, "greedy", own, reqs)
+			want := records(t, m, cfg, "greedy", only(own), reqs)
 			plain := records(t, m, engine.Config{MaxSequences: 1}, "greedy", nil, reqs)
 			accepted := 0
 			for id, of := range got {
@@ -181,6 +187,35 @@ func TestLayerSkipIsASmallerModel(t *testing.T) {
 				require.Equal(t, y, x)
 			}
 			require.Positive(t, accepted)
+		}
+	}
+}
+
+// Sequences of other drafters come and go in a draft model's batches and leave it
+// alone.
+func TestModelInCompany(t *testing.T) {
+	for name, be := range backends(t) {
+		m := small(t, be, true, 4)
+		env := Env{Backend: be, Model: m, Vocab: 37}
+		drafters := map[string]engine.Drafter{}
+		for name, c := range map[string]Strategy{"a": &LayerSkip{}, "b": &Model{}, "c": &Model{Model: "random"}} {
+			d, err := c.Provision(env)
+			require.NoError(t, err)
+			drafters[name] = d
+		}
+		reqs := aroundBorders(3, sample.Params{})
+		for i := range reqs {
+			reqs[i].Drafter, reqs[i].MaxNew = string("abcba"[i]), 20+10*i
+		}
+		want := records(t, m, engine.Config{MaxSequences: 1}, "greedy", nil, reqs)
+		for id, of := range records(t, m, engine.Config{MaxSequences: 3, Chunk: 20}, "greedy", drafters, reqs) {
+			tokens, hashes := emitted(of)
+			plain, sums := emitted(want[id])
+			require.Equal(t, plain, tokens)
+			require.Equal(t, sums, hashes)
+			for _, r := range of {
+				require.True(t, id != "r1" && id != "r3" || int(r.Accepted) == int(r.KExecuted), "%s, request %s at %d", name, id, r.Position)
+			}
 		}
 	}
 }

@@ -105,9 +105,8 @@ type DeviceDrafter interface {
 	// of it is committed: a drafter with layers that hold a place for each
 	// token, as the target's do, records a pass of its own over the rows of
 	// b, and Commit makes the kept ones part of its layers too. It is the
-	// only way to feed layers with a recurrent state. b covers this drafter's
-	// spans, and may cover others', whose outcome doesn't matter. Others do
-	// nothing.
+	// only way to feed layers with a recurrent state. In b the spans of other
+	// sequences are idle. Other drafters do nothing.
 	Follow(q kernels.Queue, b *kernels.Batch)
 	// Detach frees what Attach allocated, whether or not Attach succeeded;
 	// the engine is closing.

@@ -54,6 +54,7 @@ type drafterEntry struct {
 	tap    int           // index of its tap; -1 for none
 	order  int
 	kept   kernels.Buf // kept table with other drafters' spans masked
+	idle
 
 	backlog
 	asks []*Ask
@@ -160,8 +161,13 @@ func (e *Engine) allocate() error {
 		if d.device == nil {
 			continue
 		}
-		if d.kept, err = e.be.Alloc(kernels.Tables, kernels.I32, cfg.MaxSequences, 1); err != nil {
-			return err
+		for _, t := range []struct {
+			dst *kernels.Buf
+			n   int
+		}{{&d.kept, cfg.MaxSequences}, {&d.idle.length, cfg.MaxSequences}, {&d.idle.span, rows}} {
+			if *t.dst, err = e.be.Alloc(kernels.Tables, kernels.I32, t.n, 1); err != nil {
+				return err
+			}
 		}
 		width := 0
 		if d.tap >= 0 {
@@ -342,7 +348,7 @@ func (e *Engine) Close() error {
 	for _, d := range e.drafters {
 		if d.device != nil {
 			d.device.Detach()
-			bufs = append(append(bufs, d.kept), d.backlog.bufs()...)
+			bufs = append(append(bufs, d.kept, d.idle.length, d.idle.span), d.backlog.bufs()...)
 		}
 		if c, ok := d.Drafter.(io.Closer); ok {
 			errs = append(errs, c.Close())

@@ -7,8 +7,7 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
-// follow lets each device drafter with spans in the batch run its own layers over
-// it.
+// follow lets each device drafter run its own layers over its spans of the batch.
 func (e *Engine) follow(b kernels.Batch) error {
 	for _, d := range e.drafters {
 		if d.device == nil {
@@ -20,6 +19,7 @@ func (e *Engine) follow(b kernels.Batch) error {
 		}
 		from := e.cfg.Now()
 		view := e.behind(b, spans, rows)
+		e.only(d, &view)
 		d.device.Follow(e.q, &view)
 		// Run it now, so that its time is the drafter's.
 		if err := e.q.Err(); err != nil {
@@ -28,6 +28,35 @@ func (e *Engine) follow(b kernels.Batch) error {
 		d.ns += e.cfg.Now() - from
 	}
 	return nil
+}
+
+// idle are tables of a batch in which the spans of other drafters are idle.
+type idle struct {
+	length, span         kernels.Buf // Len, Span
+	lengthHost, spanHost []int32
+}
+
+// only makes the spans of a batch that are not a drafter's idle.
+func (e *Engine) only(d *drafterEntry, b *kernels.Batch) {
+	others := false
+	d.lengthHost, d.spanHost = d.lengthHost[:0], d.spanHost[:0]
+	for i := range b.Spans {
+		it := &e.w.items[i]
+		n, span := int32(len(it.tokens)), int32(i)
+		if it.seq.drafter != d {
+			others, n, span = true, 0, -1
+		}
+		d.lengthHost = append(d.lengthHost, n)
+		for range it.tokens {
+			d.spanHost = append(d.spanHost, span)
+		}
+	}
+	if !others {
+		return
+	}
+	b.Len, b.Span = d.idle.length.Top(b.Spans), d.idle.span.Top(b.Rows)
+	e.q.Write(b.Len, int32Bytes(d.lengthHost))
+	e.q.Write(b.Span, int32Bytes(d.spanHost))
 }
 
 // covers returns the number of spans up to a drafter's last one, and of their rows.

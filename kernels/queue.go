@@ -199,6 +199,9 @@ type Queue interface {
 	// forgotten, what the caches hold of the path moves to the places of
 	// its positions, and a Delta layer's state flips to the one at the last
 	// border that was kept. No path (the zero Buf) means rows 0..kept[s]-1.
+	// A Delta layer that ran over none of the span (a drafter's, in a
+	// sequence that it does not draft for) is of no use in that slot until
+	// Reset or Restore.
 	// A span of more than MaxDraft+1 rows must be kept whole. Idle spans
 	// and kept[s] = 0 leave their slot alone. kept I32 [Spans, 1], path I32
 	// [Rows, 1].

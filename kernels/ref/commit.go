@@ -69,6 +69,10 @@ func (c *caches) commit(sp *span, kept int, along view) error {
 			continue
 		}
 		slot := &d.slots[sp.slot]
+		if slot.tentative.n == 0 {
+			slot.committed.behind = true
+			continue
+		}
 		if t := slot.tentative; t.n != sp.n || t.start != sp.start {
 			return fmt.Errorf("layer %d did not run over slot %d, rows %d+%d", i, sp.slot, sp.start, sp.n)
 		}

@@ -81,6 +81,9 @@ func (d *deltaNet) span(sp *span) error {
 	if got := d.c.length.int(sp.slot); sp.start != got {
 		return fmt.Errorf("slot %d: the span starts at %d, the committed length is %d", sp.slot, sp.start, got)
 	}
+	if slot.committed.behind {
+		return fmt.Errorf("slot %d: the layer did not run over tokens that were committed; it can't go on before the slot is reset or restored", sp.slot)
+	}
 	slot.tentative = tentative{n: sp.n, start: sp.start, chain: sp.chain(), whole: sp.n > len(slot.after)}
 	if slot.tentative.whole && !slot.tentative.chain {
 		return fmt.Errorf("slot %d: a tree of %d rows; a span of more than MaxDraft+1 = %d rows must be a chain", sp.slot, sp.n, len(slot.after))

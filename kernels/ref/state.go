@@ -12,6 +12,9 @@ type state struct {
 	s    []float64 // of a tensor [VHeads, KDim, VDim]
 	conv []float64 // of a tensor [Conv-1, channels], oldest first
 	per  int       // elements of s per head
+	// behind says that tokens were committed over which the layer did not
+	// run: the state is of no use.
+	behind bool
 }
 
 func newState(l kernels.LayerSpec) *state {
@@ -33,11 +36,13 @@ func (s *state) head(h int) []float64 { return s.s[h*s.per : (h+1)*s.per] }
 func (s *state) copyFrom(o *state) {
 	copy(s.s, o.s)
 	copy(s.conv, o.conv)
+	s.behind = o.behind
 }
 
 func (s *state) zero() {
 	clear(s.s)
 	clear(s.conv)
+	s.behind = false
 }
 
 // deltaSlot is a slot's memory in one layer: the committed state and the states

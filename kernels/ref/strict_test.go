@@ -57,7 +57,7 @@ func TestStrict(t *testing.T) {
 		"attend: span 0: slot 0: no page is set for position 0":     func(h *hybrid) { h.attend(h.chain(0, 2)) },
 		"attend: span 0: slot 0: position 128 is beyond its 2":      func(h *hybrid) { h.q.SetPages(h.cs, 0, 0, []int32{1, 0}); h.attend(h.chain(127, 2)) },
 		"delta: span 0: slot 0: the span starts at 3":               func(h *hybrid) { h.delta(h.chain(3, 1)) },
-		"commit: span 0: layer 1 did not run over slot 0":           func(h *hybrid) { h.commit(h.chain(0, 2), 1) },
+		"delta: span 0: slot 0: the layer did not run over tokens":  func(h *hybrid) { h.commit(h.chain(0, 2), 1); h.delta(h.chain(1, 2)) },
 		"commit: span 0: layer 1 did not run over slot 0, rows 0+2": func(h *hybrid) { h.delta(h.chain(0, 3)); h.commit(h.chain(0, 2), 1) },
 		"commit: span 0: 3 rows kept of 2":                          func(h *hybrid) { h.commit(h.chain(0, 2), 3) },
 		"commit: span 0: 4 rows kept of 5":                          func(h *hybrid) { h.delta(h.chain(0, 5)); h.commit(h.chain(0, 5), 4) },
