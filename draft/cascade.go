@@ -306,12 +306,13 @@ func (d *deviceCascade) Attach(c kernels.Caches, first, spans, rows int) error {
 }
 
 // Follow implements engine.DeviceDrafter.
-func (d *deviceCascade) Follow(q kernels.Queue, b *kernels.Batch) {
+func (d *deviceCascade) Follow(q kernels.Queue, b *kernels.Batch) (ran bool) {
 	for i := range d.stages {
 		if dev := d.stages[i].device; dev != nil {
-			dev.Follow(q, b)
+			ran = dev.Follow(q, b) || ran
 		}
 	}
+	return ran
 }
 
 // Detach implements engine.DeviceDrafter.

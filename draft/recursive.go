@@ -134,10 +134,11 @@ func (d *recursive) Detach() {
 func (d *recursive) layer(i int) kernels.Layer { return d.caches.Layer(d.first + i) }
 
 // Follow implements engine.DeviceDrafter: it runs the rows that the target has run.
-func (d *recursive) Follow(q kernels.Queue, b *kernels.Batch) {
+func (d *recursive) Follow(q kernels.Queue, b *kernels.Batch) bool {
 	if d.own {
 		d.net.Run(q, b, d.layer, d.translation)
 	}
+	return d.own
 }
 
 // Committed implements engine.Drafter.

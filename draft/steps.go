@@ -30,7 +30,7 @@ func (d *stepper) Name() string { return d.name }
 
 // Follow implements engine.DeviceDrafter: nothing, for drafters whose layers are
 // brought level by what the target gave.
-func (d *stepper) Follow(kernels.Queue, *kernels.Batch) {}
+func (d *stepper) Follow(kernels.Queue, *kernels.Batch) bool { return false }
 
 // attachSteps allocates for at most spans asks of at most most drafts.
 func (d *stepper) attachSteps(be kernels.Backend, spans, most int) error {

@@ -106,8 +106,9 @@ type DeviceDrafter interface {
 	// token, as the target's do, records a pass of its own over the rows of
 	// b, and Commit makes the kept ones part of its layers too. It is the
 	// only way to feed layers with a recurrent state. In b the spans of other
-	// sequences are idle. Other drafters do nothing.
-	Follow(q kernels.Queue, b *kernels.Batch)
+	// sequences are idle. It reports whether it recorded anything; other
+	// drafters do nothing.
+	Follow(q kernels.Queue, b *kernels.Batch) bool
 	// Detach frees what Attach allocated, whether or not Attach succeeded;
 	// the engine is closing.
 	Detach()

@@ -20,7 +20,9 @@ func (e *Engine) follow(b kernels.Batch) error {
 		from := e.cfg.Now()
 		view := e.behind(b, spans, rows)
 		e.only(d, &view)
-		d.device.Follow(e.q, &view)
+		if !d.device.Follow(e.q, &view) {
+			continue
+		}
 		// Run it now, so that its time is the drafter's.
 		if err := e.q.Err(); err != nil {
 			return err

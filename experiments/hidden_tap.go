@@ -50,7 +50,7 @@ func (t *hiddenTap) Layers() []kernels.LayerSpec { return nil }
 func (t *hiddenTap) TapLayers() []int { return t.layers }
 
 // Follow implements engine.DeviceDrafter: it has no layers.
-func (t *hiddenTap) Follow(kernels.Queue, *kernels.Batch) {}
+func (t *hiddenTap) Follow(kernels.Queue, *kernels.Batch) bool { return false }
 
 // Attach implements engine.DeviceDrafter.
 func (t *hiddenTap) Attach(_ kernels.Caches, _, _, rows int) error {
