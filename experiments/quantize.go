@@ -123,26 +123,35 @@ func Quantize(ctx context.Context, o QuantizeOptions, show func(string)) (res *Q
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	z := quantizer{o: o, show: show}
-	if z.entry, err = registry.Open(o.Model); err != nil {
+	z := &quantizer{o: o, show: show}
+	if err := z.load(); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, z.entry.Close()) }()
-	be, err := OpenBackend(o.Backend, o.Threads, o.Kernels)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, be.Close()) }()
-	z.rec = quant.NewRecorder(be)
-	if z.m, err = model.Load(z.rec, z.entry.Source, model.Options{MTP: true}); err != nil {
-		return nil, err
-	}
+	defer func() { err = errors.Join(err, z.close()) }()
 	if z.from, err = z.open(); err != nil {
 		return nil, fmt.Errorf("quantize %s: %w", o.Head, err)
 	}
 	defer func() { err = errors.Join(err, z.from.Close()) }()
 	return &z.res, z.run(ctx)
 }
+
+// load opens the model and loads it into a recorder; close undoes that.
+func (z *quantizer) load() (err error) {
+	if z.entry, err = registry.Open(z.o.Model); err != nil {
+		return err
+	}
+	be, err := OpenBackend(z.o.Backend, z.o.Threads, z.o.Kernels)
+	if err != nil {
+		return errors.Join(err, z.entry.Close())
+	}
+	z.rec = quant.NewRecorder(be)
+	if z.m, err = model.Load(z.rec, z.entry.Source, model.Options{MTP: true}); err != nil {
+		return errors.Join(err, z.close())
+	}
+	return nil
+}
+
+func (z *quantizer) close() error { return errors.Join(z.rec.Close(), z.entry.Close()) }
 
 func (z *quantizer) run(ctx context.Context) error {
 	calibrate, judge, corpus, err := z.prompts()
@@ -216,18 +225,21 @@ func (z *quantizer) corpus() ([]int32, error) {
 
 // drafter makes the drafter of the kind with the head at a place.
 func (z *quantizer) drafter(where string) (engine.Drafter, error) {
-	var s draft.Strategy
-	switch z.from.config.Kind {
-	case checkpoint.HeadMTP:
-		s = &draft.MTP{Head: where}
-	case checkpoint.HeadEagle3:
-		s = &draft.Eagle3{Head: where}
-	case checkpoint.HeadMedusa:
-		s = &draft.Medusa{Head: where}
-	default:
-		s = &draft.DFlash{Head: where}
-	}
+	s := headStrategy(z.from.config.Kind, where)
 	return s.Provision(draft.Env{Backend: z.rec, Model: z.m, Vocab: z.entry.Vocab()})
+}
+
+// headStrategy is the strategy that drafts with a kind of head, at a place.
+func headStrategy(kind checkpoint.HeadKind, where string) draft.Strategy {
+	switch kind {
+	case checkpoint.HeadMTP:
+		return &draft.MTP{Head: where}
+	case checkpoint.HeadEagle3:
+		return &draft.Eagle3{Head: where}
+	case checkpoint.HeadMedusa:
+		return &draft.Medusa{Head: where}
+	}
+	return &draft.DFlash{Head: where}
 }
 
 // calibrate decodes prompts while the recorder watches the drafter, with drafts so long

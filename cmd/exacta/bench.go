@@ -25,7 +25,7 @@ bound}: the time of a step of n rows relative to one of 1 row, and to the larger
 that and its multiply-adds at the peak, by n; for prefill, {tok_s, ratio_to_peak}; each
 with all, everything that was measured, which is what kernels prints: {model, backend,
 rounds, machine, decode, verify, draft, heads, prefill, memory}.`,
-		Example: "  exacta bench decode\n  exacta bench verify --shape qwen3-0.6b --rows 1,2,4,8\n  exacta bench prefill --shape qwen3-0.6b\n  exacta bench oracle --tokens 1000",
+		Example: "  exacta bench decode\n  exacta bench verify --shape qwen3-0.6b --rows 1,2,4,8\n  exacta bench prefill --shape qwen3-0.6b\n  exacta bench draft --shape wide-4096 --heads mtp\n  exacta bench oracle --tokens 1000",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -37,7 +37,7 @@ rounds, machine, decode, verify, draft, heads, prefill, memory}.`,
 	} {
 		cmd.AddCommand(newBenchPart(o, name, short))
 	}
-	cmd.AddCommand(newOracleCommand(o))
+	cmd.AddCommand(newOracleCommand(o), newBenchDraftCommand(o))
 	return cmd
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // Shapes are configurations known by name, for runs with random weights.
-// Sizes are those of the published models of that name.
+// Sizes are those of the published models of that name; wide-4096 has a few layers of
+// the width of large models, to measure what drafting costs there.
 var shapes = map[string]func() checkpoint.Config{
 	"qwen3-0.6b": func() checkpoint.Config {
 		return dense(checkpoint.Qwen3, "qwen3", 1024, 3072, 28, 16, 8, 128, 151936, 1e6, 1e-6)
@@ -31,6 +32,9 @@ var shapes = map[string]func() checkpoint.Config{
 	},
 	"qwen3.5-0.8b": func() checkpoint.Config {
 		return hybrid(1024, 3584, 24, 8, 2, 256, checkpoint.GDN{NumKHeads: 16, NumVHeads: 16, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 248320, 1e7)
+	},
+	"wide-4096": func() checkpoint.Config {
+		return hybrid(4096, 12288, 4, 32, 8, 128, checkpoint.GDN{NumKHeads: 16, NumVHeads: 32, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 32768, 1e6)
 	},
 	"embedded": func() checkpoint.Config {
 		return hybrid(192, 448, 20, 4, 2, 64, checkpoint.GDN{NumKHeads: 2, NumVHeads: 4, KDim: 64, VDim: 64, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 4096, 1e5)
