@@ -42,7 +42,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	case !errors.Is(err, errors.ErrUnsupported):
 		in.problem(err)
 	}
-	e, err := registry.Open(o.Model)
+	e, err := registry.Look(o.Model)
 	if err != nil {
 		if !known {
 			return nil, err

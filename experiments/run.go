@@ -111,6 +111,9 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 			}
 		}
 	}
+	for _, note := range s.entry.Notes {
+		s.warn(note)
+	}
 	r := &runner{session: s, progress: o.Progress, refs: map[string]*acceptance.Trace{}, points: cfg.points()}
 	r.classes = map[string]string{}
 	for _, p := range s.prompts {

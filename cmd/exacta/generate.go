@@ -138,7 +138,7 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if err := f.check(); err != nil {
 		return err
 	}
-	l, err := f.load(0)
+	l, err := f.load(cmd, 0)
 	if err != nil {
 		return err
 	}

@@ -55,10 +55,13 @@ type loaded struct {
 	m       *model.Model
 }
 
-func (f *modelFlags) load(maxTokens int) (*loaded, error) {
+func (f *modelFlags) load(cmd *cobra.Command, maxTokens int) (*loaded, error) {
 	e, err := registry.Open(f.model)
 	if err != nil {
 		return nil, err
+	}
+	for _, note := range e.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note)
 	}
 	l := &loaded{Entry: e}
 	if l.backend, err = experiments.OpenBackend(f.backend, f.threads, f.kernels); err != nil {

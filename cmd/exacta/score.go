@@ -32,7 +32,7 @@ tensor logits, F32 [positions, vocabulary].`,
 		Example: `  exacta score --ids 1,2,3 --continue 8
   exacta score --model DIR --ids-file ids.json --logits logits.safetensors --backend ref --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := f.load(0)
+			l, err := f.load(cmd, 0)
 			if err != nil {
 				return err
 			}

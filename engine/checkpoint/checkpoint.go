@@ -39,6 +39,9 @@ type Checkpoint struct {
 	files   []weightFile // sorted by name
 	small   map[string][]byte
 	closed  bool
+
+	quantization quantization
+	cache        weightFile // of expanded weights; without data where there is none
 }
 
 // Open opens the checkpoint in directory path: config.json, optionally
@@ -92,6 +95,9 @@ func (ck *Checkpoint) load() error {
 	if err != nil {
 		return err
 	}
+	if err := ck.scaledWeights(); err != nil {
+		return err
+	}
 	slices.Sort(ck.skipped)
 	ck.config.MTPLayers = ck.countMTP()
 	return nil
@@ -106,6 +112,7 @@ func (ck *Checkpoint) readConfig() error {
 	if ck.config, err = ParseConfig(text); err != nil {
 		return err
 	}
+	ck.quantization = readQuantization(text)
 	gen, err := ck.source.read(generationFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -276,6 +283,9 @@ func (ck *Checkpoint) Close() error {
 	var errs []error
 	for _, f := range ck.files {
 		errs = append(errs, f.unmap())
+	}
+	if ck.cache.unmap != nil {
+		errs = append(errs, ck.cache.unmap())
 	}
 	return errors.Join(errs...)
 }

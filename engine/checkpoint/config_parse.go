@@ -59,6 +59,7 @@ func ParseConfig(text []byte) (Config, error) {
 	if body != top {
 		refuseUnsupported(top)
 	}
+	quantizationOf(body, top)
 	c.parseCommon(top, body)
 	mt.parse(body, &c)
 	c.checkIDs(body)

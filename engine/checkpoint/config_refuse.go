@@ -38,9 +38,6 @@ var refusals = []refusal{
 	{"moe_intermediate_size", offZero, "mixture-of-experts models are not supported"},
 	{"shared_expert_intermediate_size", offZero, "mixture-of-experts models are not supported"},
 
-	{"quantization_config", offNone, "quantised weights are not supported; use a BF16 checkpoint"},
-	{"compression_config", offNone, "quantised weights are not supported; use a BF16 checkpoint"},
-
 	{"attn_logit_softcapping", offZero, "capped scores are not supported"},
 	{"final_logit_softcapping", offZero, "capped logits are not supported"},
 	{"embedding_multiplier", offOne, "scaled embeddings are not supported"},

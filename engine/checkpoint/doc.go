@@ -30,6 +30,12 @@
 // normalise to one name are an error. Tensor.Source keeps the spelling of the
 // file.
 //
+// # Weights of 8 and 4 bits
+//
+// FP8 and FP4 weights of safetensors files lie beside scales; they appear as tensors
+// of BF16 that are expanded as they are read, or, after [Checkpoint.UseCache], as the
+// tensors of a file that was written once.
+//
 // # GGUF files
 //
 // Such a file is read as the directory that it was made of: its metadata become the

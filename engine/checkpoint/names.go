@@ -4,9 +4,9 @@ import "strings"
 
 // NormalName gives the name under which a tensor of a file is known here, and
 // whether it is one that the engine uses. "language_model." is dropped where a
-// multimodal wrapper put it, "model.mtp." becomes "mtp.", and the vision tower
-// ("model.visual.", "visual.") and stored rotary tables
-// ("rotary_emb.inv_freq", which follow from the config) are not used.
+// multimodal wrapper put it, "model.mtp." becomes "mtp.", and the towers of other
+// media with their projectors ("model.visual.", "vision_tower." and so on) and stored
+// rotary tables ("rotary_emb.inv_freq", which follow from the config) are not used.
 func NormalName(source string) (name string, used bool) {
 	name = source
 	switch {
@@ -18,11 +18,16 @@ func NormalName(source string) (name string, used bool) {
 	if rest, ok := strings.CutPrefix(name, "model.mtp."); ok {
 		name = "mtp." + rest
 	}
-	switch {
-	case strings.HasPrefix(name, "model.visual."), strings.HasPrefix(name, "visual."):
-		return name, false
-	case strings.HasSuffix(name, ".rotary_emb.inv_freq"):
+	if strings.HasSuffix(name, ".rotary_emb.inv_freq") {
 		return name, false
 	}
-	return name, true
+	first, _, _ := strings.Cut(strings.TrimPrefix(name, "model."), ".")
+	return name, !otherMedia[first]
+}
+
+// otherMedia are the modules beside the language model in multimodal checkpoints.
+var otherMedia = map[string]bool{
+	"visual": true, "vision_tower": true, "vision_model": true, "vision_encoder": true, "vision_embed_tokens": true,
+	"audio_tower": true, "audio_model": true, "embed_vision": true, "embed_audio": true, "image_newline": true,
+	"multi_modal_projector": true, "mm_projector": true, "vit_large_projector": true,
 }

@@ -12,12 +12,14 @@ import (
 	"strings"
 )
 
-// Data is a tensor to be written: Bytes are raw and little-endian, row-major.
+// Data is a tensor to be written: Bytes are raw and little-endian, row-major. From,
+// where it is set, stands for bytes that are not in memory.
 type Data struct {
 	Name  string
 	DType DType
 	Shape []int
 	Bytes []byte
+	From  io.ReaderAt
 }
 
 // WriteSafetensors writes a safetensors file. The tensors are laid out wider
@@ -43,7 +45,9 @@ func WriteSafetensors(w io.Writer, tensors []Data, metadata map[string]string) e
 	out.Write(n[:])
 	out.Write(head)
 	for _, t := range order {
-		out.Write(t.Bytes)
+		if err := t.write(out); err != nil {
+			return fmt.Errorf("write safetensors: tensor %q: %w", t.Name, err)
+		}
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write safetensors: %w", err)
@@ -82,14 +86,15 @@ func writeHeader(order []Data, metadata map[string]string) ([]byte, error) {
 	seen := map[string]bool{"__metadata__": true}
 	var at int64
 	for _, t := range order {
-		if err := t.check(); err != nil {
+		size, err := t.check()
+		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if seen[t.Name] {
 			return nil, fmt.Errorf("name %q is reserved or given twice", t.Name)
 		}
 		seen[t.Name] = true
-		end := at + int64(len(t.Bytes))
+		end := at + size
 		shape := append([]int{}, t.Shape...) // null is no shape
 		if err := add(t.Name, info{t.DType, shape, [2]int64{at, end}}); err != nil {
 			return nil, err
@@ -115,23 +120,47 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-func (t Data) check() error {
-	if t.DType.Bits() == 0 {
-		return fmt.Errorf("dtype %q is not known; known are %v", t.DType, DTypes())
+// write writes the tensor's bytes; what w itself fails of, its Flush tells.
+func (t Data) write(w io.Writer) error {
+	if t.From == nil {
+		_, err := w.Write(t.Bytes)
+		return err
 	}
-	for _, n := range t.Shape {
-		if n < 0 {
-			return fmt.Errorf("shape %v has a negative dimension", t.Shape)
-		}
-	}
-	want, err := t.DType.byteSize(t.Shape)
+	size, err := t.DType.byteSize(t.Shape)
 	if err != nil {
 		return err
 	}
-	if int64(len(t.Bytes)) != want {
-		return fmt.Errorf("shape %v of %s takes %d bytes, but %d are given", t.Shape, t.DType, want, len(t.Bytes))
+	// Rows are made whole where the reader makes them.
+	line := int64(t.DType.Size() * t.Shape[len(t.Shape)-1])
+	buf := make([]byte, line*max(1, (1<<20)/line))
+	for at := int64(0); at < size; {
+		n := min(int64(len(buf)), size-at)
+		if got, err := t.From.ReadAt(buf[:n], at); int64(got) < n {
+			return err
+		}
+		if _, err := w.Write(buf[:n]); err != nil {
+			return err
+		}
+		at += n
 	}
 	return nil
+}
+
+// check returns the tensor's size in bytes.
+func (t Data) check() (int64, error) {
+	if t.DType.Bits() == 0 {
+		return 0, fmt.Errorf("dtype %q is not known; known are %v", t.DType, DTypes())
+	}
+	for _, n := range t.Shape {
+		if n < 0 {
+			return 0, fmt.Errorf("shape %v has a negative dimension", t.Shape)
+		}
+	}
+	want, err := t.DType.byteSize(t.Shape)
+	if err == nil && t.From == nil && int64(len(t.Bytes)) != want {
+		err = fmt.Errorf("shape %v of %s takes %d bytes, but %d are given", t.Shape, t.DType, want, len(t.Bytes))
+	}
+	return want, err
 }
 
 // Float32Data makes an F32 tensor of the values, row-major.

@@ -22,7 +22,7 @@ func TestReadsReference(t *testing.T) {
 	for i := len(tensors) - 1; i >= 0; i-- { // another order than that of the file
 		x := tensors[i]
 		byName[x.Name] = x
-		again = append(again, Data{x.Name, x.DType, x.Shape, x.Bytes()})
+		again = append(again, Data{Name: x.Name, DType: x.DType, Shape: x.Shape, Bytes: x.Bytes()})
 	}
 	require.Len(t, byName, 7)
 	for name, want := range map[string][]float32{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"exacta.dev/exacta/engine/checkpoint"
@@ -35,6 +36,9 @@ type Entry struct {
 	Hash string
 	// Skipped lists tensors that were left out (vision parts).
 	Skipped []string
+	// Notes are sentences that a user should see: what was left out, and where
+	// expanded weights are.
+	Notes []string
 
 	ck *checkpoint.Checkpoint // nil for random weights
 }
@@ -63,8 +67,55 @@ func List() []Info {
 	return out
 }
 
-// Open resolves a name.
+// Open resolves a name. Weights of 8 and 4 bits are expanded to BF16 once, into a file
+// below CacheDir that the next call finds.
 func Open(name string) (*Entry, error) {
+	e, err := Look(name)
+	if err == nil {
+		e.notes()
+	}
+	return e, err
+}
+
+// notes expands weights, and notes what a user should know.
+func (e *Entry) notes() {
+	if e.ck == nil {
+		return
+	}
+	if n := len(e.Skipped); n > 0 {
+		e.Notes = append(e.Notes, fmt.Sprintf("%d tensors are left out, such as %s: they are not of the text model", n, e.Skipped[0]))
+	}
+	if !e.ck.Expanded() {
+		return
+	}
+	dir, err := CacheDir()
+	if err == nil && dir != "" {
+		if err = e.ck.UseCache(context.Background(), filepath.Join(dir, "expanded")); err == nil {
+			e.Notes = append(e.Notes, fmt.Sprintf("the weights are expanded to BF16, in %s (EXACTA_CACHE says where)", filepath.Join(dir, "expanded")))
+			return
+		}
+	}
+	if err != nil {
+		e.Notes = append(e.Notes, fmt.Sprintf("the weights are expanded to BF16 each time they load: %v", err))
+	}
+}
+
+// CacheDir is where expanded and packed weights are kept: EXACTA_CACHE, or the folder
+// exacta of the user's cache directory. It is empty where EXACTA_CACHE is off.
+func CacheDir() (string, error) {
+	switch dir := os.Getenv("EXACTA_CACHE"); dir {
+	case "off":
+		return "", nil
+	case "":
+		dir, err := os.UserCacheDir()
+		return filepath.Join(dir, "exacta"), err
+	default:
+		return dir, nil
+	}
+}
+
+// Look resolves a name as Open does, and writes nothing.
+func Look(name string) (*Entry, error) {
 	switch {
 	case name == Embedded:
 		fsys, err := embedded.FS()

@@ -1,11 +1,15 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"exacta.dev/exacta/engine/checkpoint"
 )
 
 // The tokenizer that a GGUF file's vocabulary makes gives the ids of the library
@@ -36,6 +40,56 @@ func TestGGUFTokenizer(t *testing.T) {
 	prompts, err := e.Prompts()
 	require.NoError(t, err)
 	require.Empty(t, prompts)
+}
+
+// A checkpoint of 8 bits is expanded once, and says where; one with parts of other
+// media says what it leaves out.
+func TestNotes(t *testing.T) {
+	dir := t.TempDir()
+	w := func(name string, dtype checkpoint.DType, shape ...int) checkpoint.Data {
+		n := dtype.Size()
+		for _, d := range shape {
+			n *= d
+		}
+		return checkpoint.Data{Name: name, DType: dtype, Shape: shape, Bytes: make([]byte, n)}
+	}
+	var out bytes.Buffer
+	require.NoError(t, checkpoint.WriteSafetensors(&out, []checkpoint.Data{
+		w("language_model.model.embed_tokens.weight", checkpoint.BF16, 8, 4), w("vision_tower.a.weight", checkpoint.BF16, 2),
+		w("multi_modal_projector.weight", checkpoint.BF16, 2),
+		w("language_model.model.layers.0.mlp.up_proj.weight", checkpoint.F8E4M3, 4, 4), w("language_model.model.layers.0.mlp.up_proj.weight_scale", checkpoint.F32, 1),
+	}, nil))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), out.Bytes(), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type":"qwen3_5","quantization_config":{"quant_method":"fp8"},"vision_config":{},"text_config":{
+		"model_type":"qwen3_5_text","hidden_size":4,"intermediate_size":4,"num_hidden_layers":1,"num_attention_heads":1,"num_key_value_heads":1,"head_dim":8,
+		"vocab_size":8,"max_position_embeddings":16,"rms_norm_eps":1e-6,"rope_parameters":{"rope_theta":1e4},"full_attention_interval":1,"tie_word_embeddings":true,
+		"linear_num_key_heads":1,"linear_num_value_heads":1,"linear_key_head_dim":8,"linear_value_head_dim":8,"linear_conv_kernel_dim":4}}`), 0o644))
+	cache := t.TempDir()
+	t.Setenv("EXACTA_CACHE", cache)
+	for range 2 {
+		e, err := Open(dir)
+		require.NoError(t, err)
+		require.Equal(t, []string{
+			"2 tensors are left out, such as multi_modal_projector.weight: they are not of the text model",
+			"the weights are expanded to BF16, in " + filepath.Join(cache, "expanded") + " (EXACTA_CACHE says where)",
+		}, e.Notes)
+		require.Equal(t, []string{"model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight"}, e.Tensors())
+		require.Empty(t, e.CheckFinite(t.Context()))
+		require.NoError(t, e.Close())
+	}
+	files, err := filepath.Glob(cache + "/expanded/*/*")
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	t.Setenv("EXACTA_CACHE", "off")
+	e, err := Open(dir)
+	require.NoError(t, err)
+	require.Len(t, e.Notes, 1)
+	require.NoError(t, e.Close())
+	t.Setenv("EXACTA_CACHE", files[0])
+	e, err = Open(dir)
+	require.NoError(t, err, "a cache that can't be written costs time alone")
+	require.Contains(t, e.Notes[1], "each time they load")
+	require.NoError(t, e.Close())
 }
 
 func TestOpenUnknown(t *testing.T) {
