@@ -94,8 +94,11 @@
 //
 // # Writing a rule
 //
-// Implement engine.Verifier, register in init, and let the tests of this package
-// run it (enumerate_test.go, chisquare_test.go take any rule). Verify must be a
-// function of its argument: no clock, no generator with a state, no memory of
-// earlier steps.
+// Implement engine.Verifier and register in init; with settings, as a struct that
+// makes the rule ([Settings]). Verify must be a function of its argument: no clock,
+// no generator with a state, no memory of earlier steps. A rule that promises
+// nothing of its output says so by a method Lossy. Package rulestest checks the
+// contract for any rule, and its example_test.go is a complete one in a few lines;
+// for a rule that keeps the distribution, enumerate_test.go and tree_test.go prove
+// it, where its noise can be set.
 package verify

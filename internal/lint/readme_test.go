@@ -28,11 +28,13 @@ func between(t *testing.T, text, begin, end string) string {
 	return strings.TrimSpace(body)
 }
 
-// The drafter in the README is the one that draft's tests compile and run.
-func TestReadmeExample(t *testing.T) {
-	want := between(t, tree(t, "draft/example_test.go"), "// README:begin\n", "// README:end\n")
-	got := between(t, tree(t, "README.md"), "<!-- example:begin -->", "<!-- example:end -->")
-	require.Equal(t, "```go\n"+want+"\n```", got, "copy the text between the markers of draft/example_test.go to README.md")
+// The drafter and the rule in the README are those that tests compile and run.
+func TestReadmeExamples(t *testing.T) {
+	for name, file := range map[string]string{"example": "draft/example_test.go", "rule": "verify/rulestest/example_test.go"} {
+		want := between(t, tree(t, file), "// README:begin\n", "// README:end\n")
+		got := between(t, tree(t, "README.md"), "<!-- "+name+":begin -->", "<!-- "+name+":end -->")
+		require.Equal(t, "```go\n"+want+"\n```", got, "copy the text between the markers of %s to README.md", file)
+	}
 }
 
 // Links of the README lead to files of the tree.
