@@ -21,8 +21,8 @@ import (
 type Config struct {
 	// Name of the experiment; the run directory starts with it.
 	Name string `yaml:"name" json:"name"`
-	// Model: embedded, random:SHAPE, a directory with config.json, or a GGUF
-	// file.
+	// Model: embedded, random:SHAPE, a directory with config.json, a GGUF file,
+	// or ORG/NAME of a model in the Hugging Face cache.
 	Model string `yaml:"model" json:"model"`
 	// Backend: cpu or ref (float64, slow), or cuda.
 	Backend string `yaml:"backend" json:"backend"`

@@ -55,7 +55,8 @@ func newModelsCommand(o *options) *cobra.Command {
 			out = append(out, entry{m.Name, m.Summary})
 		}
 		return append(out, entry{"DIR", "a directory with config.json, *.safetensors and tokenizer.json"},
-			entry{"FILE.gguf", "a GGUF file, with its own configuration and tokenizer"})
+			entry{"FILE.gguf", "a GGUF file, with its own configuration and tokenizer"},
+			entry{"ORG/NAME", "a model in the Hugging Face cache; exacta pull fetches one"})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/engine/checkpoint/hub"
 	"exacta.dev/exacta/engine/embedded"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/tokenizer"
@@ -23,7 +24,7 @@ const Embedded = "embedded"
 const randomPrefix = "random:"
 
 // Names says what a model can be called, for help texts.
-const Names = "embedded, random:SHAPE, a directory with config.json, or a GGUF file"
+const Names = "embedded, random:SHAPE (exacta models), a directory with config.json, a GGUF file, or ORG/NAME of a model in the Hugging Face cache (exacta pull)"
 
 // Entry is an opened model.
 type Entry struct {
@@ -135,14 +136,34 @@ func Look(name string) (*Entry, error) {
 		}
 		return &Entry{Name: name, Source: model.Random{ShapeName: shape, Shape: c, Seed: 1}, Hash: name + "/seed=1"}, nil
 	}
-	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("model %q: no such file or directory, and not a known name; use %s, %sSHAPE (exacta models lists them), a directory with config.json or a file *.gguf", name, Embedded, randomPrefix)
+	path, err := locate(name)
+	if err != nil {
+		return nil, err
 	}
-	ck, err := checkpoint.Open(name)
+	ck, err := checkpoint.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	return fromCheckpoint(name, ck)
+}
+
+// locate finds the files of a name that is none of those known: a path, or the id of a
+// model in the cache of the Hugging Face libraries.
+func locate(name string) (string, error) {
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return name, nil
+	}
+	id, err := hub.ParseID(name)
+	if err == nil {
+		var path string
+		if path, err = hub.Find(id); err == nil {
+			return path, nil
+		}
+	}
+	if err != nil && strings.Contains(id.Name, "/") {
+		return "", err
+	}
+	return "", fmt.Errorf("model %q: no such file or directory, and not a known name; use %s", name, Names)
 }
 
 // Examine says what the headers of a model's files say, whether the engine can run
@@ -153,7 +174,11 @@ func Examine(name string) (*checkpoint.Survey, error) {
 	case strings.HasPrefix(name, randomPrefix):
 		return nil, fmt.Errorf("model %s has no files: %w", name, errors.ErrUnsupported)
 	case name != Embedded:
-		return checkpoint.Examine(name)
+		path, err := locate(name)
+		if err != nil {
+			return nil, err
+		}
+		return checkpoint.Examine(path)
 	}
 	fsys, err := embedded.FS()
 	if err != nil {

@@ -3,6 +3,7 @@ package registry
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -95,4 +96,35 @@ func TestNotes(t *testing.T) {
 func TestOpenUnknown(t *testing.T) {
 	_, err := Open("no/such/model")
 	require.ErrorContains(t, err, "no such file or directory")
+	_, err = Open("embeded")
+	require.ErrorContains(t, err, `model "embeded": no such file or directory, and not a known name; use embedded, random:SHAPE`)
+}
+
+// The id of a model is found in the cache of the Hugging Face libraries, or else the
+// error names the command that fetches it.
+func TestOpenID(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("HF_HUB_CACHE", cache)
+	_, err := Open("org/tiny")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, "exacta pull org/tiny fetches it")
+
+	const sha = "0123456789abcdef0123456789abcdef01234567"
+	folder := filepath.Join(cache, "models--org--tiny")
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "refs"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "refs", "main"), []byte(sha), 0o644))
+	require.NoError(t, os.CopyFS(filepath.Join(folder, "snapshots", sha), os.DirFS("../model/testdata/qwen3")))
+	raw, err := os.ReadFile("../checkpoint/testdata/llama.gguf")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "snapshots", sha, "tiny.gguf"), raw, 0o644))
+	for name, want := range map[string]checkpoint.Family{"org/tiny": checkpoint.Qwen3, "org/tiny@" + sha: checkpoint.Qwen3, "org/tiny/tiny.gguf": checkpoint.Llama} {
+		e, err := Open(name)
+		require.NoError(t, err)
+		require.Equal(t, name, e.Name)
+		require.Equal(t, want, e.Source.Config().Family)
+		require.NoError(t, e.Close())
+		s, err := Examine(name)
+		require.NoError(t, err)
+		require.NotEmpty(t, s.Tensors)
+	}
 }
