@@ -11,23 +11,25 @@ import (
 func init() {
 	Register(Info{
 		Name:    "medusa",
-		Summary: "Medusa heads: one for each place of the draft, all from the target's last hidden state, without caches (Cai et al. 2024, arXiv:2401.10774); the chain of their first choices, or with tree: true a tree of likely ones",
-		New:     func() Strategy { return &Medusa{} },
+		Summary: "Medusa heads: one for each place of the draft, all from the target's last hidden state, without caches (Cai et al. 2024, arXiv:2401.10774), in a tree of likely choices, or with tree: false the chain of their first ones",
+		New:     func() Strategy { return &Medusa{Tree: true} },
 	})
 }
 
-// Medusa configures the strategy that drafts with Medusa heads: draft i is the
-// first choice of head i, and drafts are at most as long as there are heads; or
-// trees.
+// Medusa configures the strategy that drafts with Medusa heads. Its published form,
+// and the default, is a tree of the heads' likely choices. As a chain, draft i is the
+// first choice of head i, and drafts are at most as long as there are heads.
 type Medusa struct {
 	// Head is the directory of the heads: config.json and model.safetensors
 	// in vLLM's layout, or medusa_lm_head.safetensors. Empty takes those that
 	// come with the model (its folder heads/medusa), "model:NAME" others of that
 	// folder, "random" makes some of random weights.
 	Head string `yaml:"head" json:"head"`
-	// Tree drafts trees of k tokens in place of chains: the first choice of
-	// the first head and other likely ones, what may follow them by the next
-	// head, and so forth, of a shape that depends on k alone.
+	// Tree drafts trees of k tokens: the first choice of the first head and
+	// other likely ones, what may follow them by the next head, and so forth,
+	// of a shape that depends on k alone. It is on unless a configuration says
+	// false, which drafts chains; only these are drafted by a loop that stays
+	// on a device (engine.LoopDrafter).
 	Tree bool `yaml:"tree" json:"tree"`
 }
 

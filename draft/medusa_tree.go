@@ -13,9 +13,9 @@ import (
 // continuations of code by the embedded model; heads that are better have larger
 // ones, of about the same proportions.
 var medusaRates = [][]float64{
-	{0.38, 0.12, 0.06, 0.05, 0.03, 0.03, 0.02, 0.02},
-	{0.37, 0.10, 0.06, 0.05, 0.03, 0.03, 0.02, 0.02},
-	{0.44, 0.08, 0.06, 0.04, 0.02, 0.01, 0.01, 0.01},
+	{0.48, 0.12, 0.06, 0.04, 0.03, 0.03, 0.02, 0.01},
+	{0.37, 0.11, 0.06, 0.04, 0.03, 0.02, 0.02, 0.02},
+	{0.35, 0.11, 0.06, 0.05, 0.03, 0.03, 0.03, 0.02},
 }
 
 // medusaRanks is the number of choices of a head that a tree may have.

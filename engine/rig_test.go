@@ -62,11 +62,15 @@ func rule(t *testing.T, name string) engine.Verifier {
 	return r
 }
 
-// strategy provisions a drafter of package draft.
+// strategy provisions a drafter of package draft; medusa as chains, which a loop can
+// draft.
 func strategy(t *testing.T, m *model.Model, name string) engine.Drafter {
 	t.Helper()
 	s, err := draft.New(name)
 	require.NoError(t, err)
+	if c, ok := s.(*draft.Medusa); ok {
+		c.Tree = false
+	}
 	d, err := s.Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: m.Config.VocabSize})
 	require.NoError(t, err)
 	return d

@@ -285,7 +285,7 @@ func (b *bench) drafting(name string) error {
 		return err
 	}
 	return b.run(engine.RecorderFunc(func(r *engine.Record) error {
-		if r.Phase == engine.Decode && r.KExecuted == benchDrafts && (b.draft[name] == 0 || r.DraftNs < b.draft[name]) {
+		if r.Phase == engine.Decode && r.TreeNodes == benchDrafts && (b.draft[name] == 0 || r.DraftNs < b.draft[name]) {
 			b.draft[name] = r.DraftNs
 		}
 		return nil
