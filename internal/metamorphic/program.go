@@ -29,6 +29,7 @@ type Options struct {
 	MaxSequences int
 	TightPages   bool // so few pages that sequences are preempted
 	PrefixCache  bool
+	Pauses       bool // drafts are of any length, and often none, step by step
 }
 
 // Program is requests and options, made from a seed.
@@ -75,6 +76,7 @@ func NewProgram(seed uint64, vocab int, kernelSets []string) Program {
 			p.Options.Chunk = 65
 		}
 	}
+	p.Options.Pauses = r.IntN(3) == 0
 	return p
 }
 

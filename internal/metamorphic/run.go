@@ -28,6 +28,7 @@ type Coverage struct {
 	Trees, TreeCommits          int // verifications of a tree; that kept a draft of one
 	TreeBorders                 int // and with it a window border
 	Sampled                     int
+	Pauses                      int // steps without drafts of sequences that could draft
 }
 
 // Missing names the situations that were never met, of those that the claim
@@ -44,6 +45,7 @@ func (c Coverage) Missing() []string {
 		"drafts of a tree accepted":                                 c.TreeCommits,
 		"window borders committed by a tree":                        c.TreeBorders,
 		"sampled sequences":                                         c.Sampled,
+		"steps without drafts between others":                       c.Pauses,
 	} {
 		if n == 0 {
 			m = append(m, name)
@@ -183,11 +185,34 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 		MaxTokens: MaxTokens, MaxSequences: p.Options.MaxSequences, BatchTokens: p.Options.BatchTokens,
 		Chunk: p.Options.Chunk, PrefixCache: p.Options.PrefixCache, Snapshots: 6,
 	}
+	if p.Options.Pauses {
+		cfg.Lengths = &pauses{rand: rand.New(rand.NewPCG(p.Seed, 2)), met: &s.Coverage.Pauses}
+	}
 	if p.Options.TightPages {
 		cfg.Pages = (MaxTokens+10)/kernels.PageTokens + 1 // exactly one longest sequence
 	}
 	return drive(m, cfg, drafters, p.Requests, &s.Coverage)
 }
+
+// pauses is a policy that has sequences draft nothing in two of three steps, and any
+// number of tokens in the others.
+type pauses struct {
+	rand *rand.Rand
+	met  *int // counts the steps without drafts
+}
+
+func (p *pauses) Choose(asks []engine.LengthAsk) {
+	for i := range asks {
+		if p.rand.IntN(3) == 0 {
+			asks[i].K = p.rand.IntN(asks[i].Most + 1)
+		}
+		if asks[i].K == 0 && asks[i].Most > 0 {
+			*p.met++
+		}
+	}
+}
+func (*pauses) Observe(*engine.StepOutcome) {}
+func (*pauses) Release(*engine.Sequence)    {}
 
 // Strategies are those that programs draft with, by name, with heads by kind.
 func Strategies(heads map[checkpoint.HeadKind]string) map[string]draft.Strategy {
