@@ -157,7 +157,7 @@ func (s *chainSampler) pick(a *engine.Ask, q []float32, node, depth int) (token 
 	if r, ok := a.Seq.Rule().(coupledRule); ok && r.TargetNoise() {
 		return p.Coupled(q, length+depth), false
 	}
-	return sample.Sample(q, p.Stream(s.purpose, length, node).Uniform(0)), true
+	return p.Draw(s.purpose, q, length, node), true
 }
 
 func floatBytes(s []float32) []byte {

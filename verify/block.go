@@ -26,16 +26,19 @@ func init() {
 // from the terms of S_i, or from M_b after a whole draft. Of a tree it sees the
 // longest branch or, where the tokens were drawn, that of the first ones.
 type block struct {
-	noise   func(s *sample.Sampler, purpose sample.Purpose, length, row int) float64
-	rows    [][]float32 // M_b, unnormalised, by row
-	sums    []float64   // of rows
-	stands  []float64   // p_i
-	weights []float64
+	noise func(s *sample.Sampler, purpose sample.Purpose, length, row int) float64
+	// residual puts the terms of S_n into weights and returns their sum:
+	// leave, but for tests.
+	residual func(b *block, n int, q []float32, draft int32) float64
+	rows     [][]float32 // M_b, unnormalised, by row
+	sums     []float64   // of rows
+	stands   []float64   // p_i
+	weights  []float64
 }
 
 var _ engine.Verifier = (*block)(nil)
 
-func newBlock() *block { return &block{noise: streamed} }
+func newBlock() *block { return &block{noise: streamed, residual: (*block).leave} }
 
 // Name implements engine.Verifier.
 func (*block) Name() string { return "block" }
@@ -69,14 +72,14 @@ func (b *block) Verify(v *engine.Verification) (engine.Verdict, error) {
 	for ; n > 0; n-- {
 		h := b.stands[n]
 		if n < len(drafts) {
-			s := b.leave(n, at(probs, n), drafts[n])
+			s := b.residual(b, n, at(probs, n), drafts[n])
 			h = s / (s + 1 - h)
 		}
 		if b.noise(v.Sampler, sample.Verify, v.Position, n-1) < h {
 			break
 		}
 	}
-	if n == len(drafts) || !(b.leave(n, at(probs, n), drafts[n]) > 0) {
+	if n == len(drafts) || !(b.residual(b, n, at(probs, n), drafts[n]) > 0) {
 		b.weights = widen(b.weights, b.rows[n])
 	}
 	next := sample.SampleWeights(b.weights, b.noise(v.Sampler, sample.Recovery, v.Position, n))

@@ -72,7 +72,7 @@ func (e *end) request(r rows, rule noisy, ws *sample.Workspace, seed uint64, pro
 			if err != nil {
 				panic(err)
 			}
-			d.Tokens = append(d.Tokens, sample.Sample(q, s.Stream(sample.Draft, length, i).Uniform(0)))
+			d.Tokens = append(d.Tokens, p.Draw(sample.Draft, q, length, i))
 			d.Probs = append(d.Probs, q)
 		}
 		v := &engine.Verification{Draft: d, Position: length, Sampler: s, Logits: func(row int) []float32 {

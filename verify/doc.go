@@ -64,7 +64,7 @@
 // Distributions are float32 and sum to 1 only nearly. The rejection rule works
 // with p/sum(p) and q/sum(q) in float64, where p/sum(p) is what [sample.Sample]
 // draws from in a plain step. The output is distributed as p/sum(p) to within
-// float64 rounding: package tests enumerate vocabularies of up to 6 tokens at
+// float64 rounding: package tests enumerate vocabularies of up to 8 tokens at
 // depth 3 through the production rule, integrating over its uniforms, and bound
 // the total variation by 1e-12. The identity needs q to be the distribution that
 // the draft was in fact drawn from; a q that gives its own draft no mass is an

@@ -198,13 +198,14 @@ func cached(f func(int) []float32, n int) func(int) []float32 {
 	return func(row int) []float32 { return rows[row] }
 }
 
-// enumeration lists the cases: vocabularies up to 6, depth up to 3.
+// enumeration lists the cases: vocabularies up to 8, depth up to 3.
 func enumeration() []enumerated {
 	plain := sample.Params{Temperature: 1}
 	return []enumerated{
 		{name: "small", vocab: 2, depth: 1, params: plain, noise: 1, scale: 1},
 		{name: "deep", vocab: 3, depth: 3, params: plain, noise: 1, scale: 1},
-		{name: "largest", vocab: 6, depth: 3, params: plain, noise: 1, scale: 1.5},
+		{name: "large", vocab: 6, depth: 3, params: plain, noise: 1, scale: 1.5},
+		{name: "largest", vocab: 8, depth: 3, params: plain, noise: 1, scale: 1.5},
 		{name: "poor drafter", vocab: 4, depth: 3, params: plain, noise: 10, scale: 2},
 		{name: "equal", vocab: 4, depth: 3, params: plain, equal: true, scale: 1},
 		{name: "one-hot", vocab: 6, depth: 3, params: plain, oneHot: true, noise: 1, scale: 1},
@@ -329,5 +330,33 @@ func TestEnumerationCatches(t *testing.T) {
 			t.Logf("total variation %.2g", tv)
 			require.Greater(t, tv, 1e-5)
 		})
+	}
+}
+
+// It sees a wrong residual of block verification too.
+func TestBlockEnumerationCatches(t *testing.T) {
+	c := enumeration()[1]
+	for name, residual := range map[string]func(b *block, n int, q []float32, draft int32) float64{
+		"the residual is M_b": func(b *block, n int, q []float32, draft int32) float64 {
+			s := b.leave(n, q, draft)
+			b.weights = widen(b.weights, b.rows[n])
+			return s
+		},
+		"the drafts do not stand": func(b *block, n int, q []float32, draft int32) float64 {
+			stands := b.stands[n]
+			b.stands[n] = 1
+			defer func() { b.stands[n] = stands }()
+			return b.leave(n, q, draft)
+		},
+		"M_s is not normalised": func(b *block, n int, q []float32, draft int32) float64 {
+			s := b.leave(n, q, draft)
+			return 1.001 * s
+		},
+	} {
+		r := newBlock()
+		r.residual = residual
+		tv := variation(t, r, c, 1)
+		t.Logf("%s: total variation %.2g", name, tv)
+		require.Greater(t, tv, 1e-5, name)
 	}
 }

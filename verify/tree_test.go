@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -19,9 +20,10 @@ var (
 	comb    = []int32{-1, -1, 0, 0, 2, 2} // two alternatives at each depth, to depth 3
 	bushy   = []int32{-1, -1, 0, 0, 1, 1}
 	fan     = []int32{-1, -1, -1, 1, 3}
+	hook    = []int32{-1, -1, 0, 2}
 	single  = []int32{-1, 0, 1} // a chain, said as a tree
 	untidy  = []int32{-1, 0, -1, 2, 0, 3}
-	shapes  = map[string][]int32{"twins": twins, "comb": comb, "bushy": bushy, "fan": fan, "single": single, "untidy": untidy}
+	shapes  = map[string][]int32{"twins": twins, "comb": comb, "bushy": bushy, "fan": fan, "hook": hook, "single": single, "untidy": untidy}
 	uniform = sample.Params{Temperature: 1}
 )
 
@@ -177,6 +179,12 @@ func TestTreesEnumerated(t *testing.T) {
 		{"comb", certain, enumerated{vocab: 3, depth: 3, params: penal, noise: 1, scale: 1}},
 		{"comb", likeliest, enumerated{vocab: 8, depth: 3, params: uniform, noise: 1, scale: 1}},
 		{"untidy", likeliest, enumerated{vocab: 8, depth: 3, params: penal, noise: 1, scale: 1}},
+		{"hook", withoutReplacement, enumerated{vocab: 5, depth: 3, params: uniform, noise: 2, scale: 1.5}},
+	}
+	if os.Getenv("EXACTA_SOAK") == "1" {
+		trials = append(trials,
+			trial{"hook", withoutReplacement, enumerated{vocab: 8, depth: 3, params: uniform, noise: 1, scale: 1}},
+			trial{"hook", withReplacement, enumerated{vocab: 8, depth: 3, params: uniform, noise: 2, scale: 1.5}})
 	}
 	for i, c := range trials {
 		t.Run(fmt.Sprintf("%s %d", c.shape, c.how), func(t *testing.T) {
@@ -238,7 +246,7 @@ func (e *end) tree(r rows, s *sample.Sampler, history []int32, probs [][]float32
 			panic(err)
 		}
 		drawn, told := sibling(&d, i, q, how)
-		d.Tokens = append(d.Tokens, sample.Sample(drawn, s.Stream(sample.Draft, len(history)-1, i).Uniform(0)))
+		d.Tokens = append(d.Tokens, s.Params().Draw(sample.Draft, drawn, len(history)-1, i))
 		d.Probs = append(d.Probs, told)
 	}
 	return d
@@ -315,7 +323,7 @@ func TestTreeChiSquare(t *testing.T) {
 		n     int
 	}{
 		{"without replacement", bushy, withoutReplacement, 1_000_000},
-		{"with replacement", comb, withReplacement, 200_000},
+		{"with replacement", comb, withReplacement, 1_000_000},
 	} {
 		stat, freedom := tree(c.shape).treeChi(c.n, c.how)
 		t.Logf("%s: chi-square %.1f at %d degrees of freedom, bound %.1f", c.name, stat, freedom, quantile(freedom))
@@ -327,7 +335,13 @@ func TestTreeChiSquare(t *testing.T) {
 		r.noise = func(s *sample.Sampler, p sample.Purpose, length, _ int) float64 { return streamed(s, p, length, 0) }
 		return r
 	}
-	for name, e := range map[string]*end{"one noise for all nodes": shared, "hidden drawing": tree(bushy)} {
+	wrong := tree(bushy)
+	wrong.rule = func() noisy {
+		r := newRejection()
+		r.residual = func([]float64, []float32, int32) {}
+		return r
+	}
+	for name, e := range map[string]*end{"one noise for all nodes": shared, "the residual is p": wrong, "hidden drawing": tree(bushy)} {
 		how := withoutReplacement
 		if name == "hidden drawing" {
 			how = pretended

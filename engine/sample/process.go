@@ -80,6 +80,14 @@ func Sample(probs []float32, u float64) int32 {
 	return draw(probs, u)
 }
 
+// Draw draws from a distribution, which need not be normalised, with the request's
+// noise of a purpose at a length and an offset: how drafters that sample draw draft
+// number offset of the step that starts at a committed length (purpose Draft). The
+// result is -1 if no probability is positive.
+func (p Params) Draw(purpose Purpose, probs []float32, length, offset int) int32 {
+	return draw(probs, p.Stream(purpose, length, offset).Uniform(0))
+}
+
 // SampleWeights is Sample for float64 weights.
 func SampleWeights(weights []float64, u float64) int32 {
 	return draw(weights, u)
