@@ -11,19 +11,23 @@ func init() {
 	Register(Info{
 		Name:    "ngram",
 		Summary: "prompt lookup: the tokens that followed the last occurrence of the current n-gram in prompt and output (Saxena 2023)",
-		New:     func() Strategy { return &NGram{MinMatch: 2, MaxMatch: 4} },
+		New:     func() Strategy { return &NGram{MinMatch: 2, MaxMatch: 4, Branches: 1} },
 	})
 }
 
 // NGram configures prompt lookup: the longest n-gram at the end of the sequence,
 // between MinMatch and MaxMatch tokens, that occurred before, votes for what
 // followed its latest occurrence. Where that reaches the end of the sequence, the
-// draft goes on with its own tokens, as in LZ77: after "ab ab" it is "ab ab ab".
+// draft goes on with its own tokens, as in LZ77: after "ab ab" it is "ab ab ab". With
+// branches it is a tree of several such continuations (ngram_tree.go).
 type NGram struct {
 	// MinMatch is the shortest n-gram that counts as a match, in tokens.
 	MinMatch int `yaml:"min_match" json:"min_match"`
 	// MaxMatch is the longest n-gram that is looked up, in tokens.
 	MaxMatch int `yaml:"max_match" json:"max_match"`
+	// Branches is the most continuations that a draft gives; above 1 it is a
+	// tree.
+	Branches int `yaml:"branches" json:"branches"`
 }
 
 // maxNGram bounds MaxMatch: an n-gram is a map key of fixed size.
@@ -33,6 +37,9 @@ const maxNGram = 8
 func (c *NGram) Validate() error {
 	if c.MinMatch < 1 || c.MinMatch > c.MaxMatch || c.MaxMatch > maxNGram {
 		return fmt.Errorf("min_match %d and max_match %d; want 1 <= min_match <= max_match <= %d", c.MinMatch, c.MaxMatch, maxNGram)
+	}
+	if c.Branches < 1 || c.Branches > 16 {
+		return fmt.Errorf("branches is %d; it must be 1..16", c.Branches)
 	}
 	return nil
 }
@@ -61,7 +68,8 @@ type gram [maxNGram]int32
 // occurrence that has one.
 type ngramIndex struct {
 	after   map[gram]int
-	indexed int // tokens whose successor n-grams are in
+	before  [][]int32 // see earlier; nil without branches
+	indexed int       // tokens whose successor n-grams are in
 }
 
 // Name implements engine.Drafter.
@@ -85,6 +93,11 @@ func (d *ngram) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 		tokens := a.Seq.Tokens()
 		ix.grow(tokens, d.cfg)
 		a.Draft.Probs = nil
+		a.Draft.Parents = nil
+		if d.cfg.Branches > 1 {
+			a.Draft.Tokens, a.Draft.Parents = ix.tree(tokens, d.cfg, a.K)
+			continue
+		}
 		a.Draft.Tokens = ix.lookup(a.Draft.Tokens[:0], tokens, d.cfg, a.K)
 	}
 	return nil
@@ -94,7 +107,11 @@ func (d *ngram) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 func (ix *ngramIndex) grow(tokens []int32, cfg NGram) {
 	for end := max(ix.indexed, 1); end < len(tokens); end++ {
 		for n := cfg.MinMatch; n <= cfg.MaxMatch && n <= end; n++ {
-			ix.after[gramOf(tokens[end-n:end])] = end
+			g := gramOf(tokens[end-n : end])
+			if cfg.Branches > 1 {
+				ix.link(n-cfg.MinMatch, end, ix.after[g])
+			}
+			ix.after[g] = end
 		}
 	}
 	ix.indexed = len(tokens)
@@ -108,15 +125,21 @@ func (ix *ngramIndex) lookup(dst, tokens []int32, cfg NGram, k int) []int32 {
 		if !ok {
 			continue
 		}
-		period := len(tokens) - at
-		for i := range k {
-			if i < period {
-				dst = append(dst, tokens[at+i])
-			} else {
-				dst = append(dst, dst[len(dst)-period])
-			}
+		return follow(dst, tokens, at, k)
+	}
+	return dst
+}
+
+// follow appends the k tokens from position at on to dst. Behind the last token of
+// the sequence come those that were appended.
+func follow(dst, tokens []int32, at, k int) []int32 {
+	period := len(tokens) - at
+	for i := range k {
+		if i < period {
+			dst = append(dst, tokens[at+i])
+		} else {
+			dst = append(dst, dst[len(dst)-period])
 		}
-		break
 	}
 	return dst
 }

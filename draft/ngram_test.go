@@ -82,6 +82,72 @@ func TestNGramAgainstTwin(t *testing.T) {
 	require.Greater(t, found, 10_000)
 }
 
+// slowPlaces does as the documentation says, by scanning.
+func slowPlaces(tokens []int32, cfg NGram) (places []int) {
+	for n := cfg.MaxMatch; n >= cfg.MinMatch; n-- {
+		seen := 0
+		for end := len(tokens) - 1; end >= n && seen < mostOccurrences; end-- {
+			if !slices.Equal(tokens[end-n:end], tokens[len(tokens)-n:]) {
+				continue
+			}
+			seen++
+			known := slices.ContainsFunc(places, func(p int) bool { return tokens[p] == tokens[end] })
+			if !known && len(places) < cfg.Branches {
+				places = append(places, end)
+			}
+		}
+	}
+	return places
+}
+
+// Trees have the continuations that scanning finds, the first the longest and what a
+// chain would say, no token twice after the pending one, and k tokens in all.
+func TestNGramTrees(t *testing.T) {
+	ix := &ngramIndex{after: map[gram]int{}}
+	text := []int32{1, 2, 7, 5, 1, 2, 8, 6, 3, 2, 9, 4, 1, 2}
+	cfg := NGram{MinMatch: 1, MaxMatch: 2, Branches: 3}
+	ix.grow(text, cfg)
+	tokens, parents := ix.tree(text, cfg, 8)
+	require.Equal(t, []int32{8, 6, 3, 2, 9, 7, 5, 9}, tokens) // 9 after 2 alone
+	require.Equal(t, []int32{-1, 0, 1, 2, 3, -1, 5, -1}, parents)
+	tokens, _ = ix.tree(text, cfg, 3)
+	require.Equal(t, []int32{8, 6, 3}, tokens, "too few to branch")
+
+	r := rand.New(rand.NewPCG(3, 4))
+	branched := 0
+	for range 200 {
+		cfg := NGram{MinMatch: 1 + r.IntN(2), Branches: 2 + r.IntN(4)}
+		cfg.MaxMatch = cfg.MinMatch + r.IntN(4)
+		ix, vocab := &ngramIndex{after: map[gram]int{}}, 2+r.IntN(6)
+		var tokens []int32
+		for range 40 {
+			for range 1 + r.IntN(4) {
+				tokens = append(tokens, int32(r.IntN(vocab)))
+			}
+			k := r.IntN(20)
+			ix.grow(tokens, cfg)
+			require.Equal(t, slowPlaces(tokens, cfg), ix.places(tokens, cfg), "%+v %v", cfg, tokens)
+			drafts, parents := ix.tree(tokens, cfg, k)
+			chain := ix.lookup(nil, tokens, cfg, k)
+			require.Len(t, drafts, len(chain))
+			var roots []int32
+			for i, p := range parents {
+				if p < 0 {
+					require.NotContains(t, roots, drafts[i])
+					roots = append(roots, drafts[i])
+				}
+				if len(roots) == 1 {
+					require.Equal(t, chain[i], drafts[i])
+				}
+			}
+			if len(roots) > 1 {
+				branched++
+			}
+		}
+	}
+	require.Greater(t, branched, 2000)
+}
+
 // The index takes each token once: proposals along a long sequence cost what
 // the sequence costs, not its square.
 func TestNGramGrowsOnce(t *testing.T) {
@@ -99,10 +165,14 @@ func TestNGramGrowsOnce(t *testing.T) {
 }
 
 func TestNGramValidate(t *testing.T) {
-	require.NoError(t, (&NGram{MinMatch: 1, MaxMatch: 8}).Validate())
-	for _, c := range []NGram{{0, 4}, {5, 4}, {2, 9}, {-1, -1}} {
+	require.NoError(t, (&NGram{MinMatch: 1, MaxMatch: 8, Branches: 1}).Validate())
+	for _, c := range []NGram{{0, 4, 1}, {5, 4, 1}, {2, 9, 1}, {-1, -1, 1}, {2, 4, 0}, {2, 4, 17}} {
 		want := c.Validate()
-		require.ErrorContains(t, want, "want 1 <= min_match <= max_match <= 8")
+		if c.Branches == 1 {
+			require.ErrorContains(t, want, "want 1 <= min_match <= max_match <= 8")
+		} else {
+			require.ErrorContains(t, want, "it must be 1..16")
+		}
 		_, err := c.Provision(Env{})
 		require.EqualError(t, err, "draft ngram: "+want.Error())
 	}
@@ -111,7 +181,7 @@ func TestNGramValidate(t *testing.T) {
 func FuzzNGram(f *testing.F) {
 	f.Add([]byte{1, 2, 1, 2, 1}, 2, 4, 5)
 	f.Fuzz(func(t *testing.T, raw []byte, lo, hi, k int) {
-		cfg := NGram{MinMatch: lo, MaxMatch: hi}
+		cfg := NGram{MinMatch: lo, MaxMatch: hi, Branches: 1}
 		if cfg.Validate() != nil || k < 0 || k > 64 || len(raw) > 500 {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 func TestTreesKeepTheContract(t *testing.T) {
 	for name, c := range map[string]draft.Strategy{
 		"suffix":       &draft.Suffix{MaxDepth: 24, MaxFactor: 2, MinProb: 0, Branches: 3, MemoryMB: 1},
+		"ngram":        &draft.NGram{MinMatch: 1, MaxMatch: 4, Branches: 3},
 		"wide mtp":     &draft.MTPTree{Width: 6, Depth: 2},
 		"narrow mtp":   &draft.MTPTree{Width: 1, Depth: 9},
 		"wide eagle3":  &draft.Eagle3Tree{Head: "random", Width: 8, Depth: 4},

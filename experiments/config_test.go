@@ -179,7 +179,7 @@ strategies:
 	}, names)
 	d, err := c.Strategies[2].New()
 	require.NoError(t, err)
-	require.Equal(t, &draft.NGram{MinMatch: 1, MaxMatch: 4}, d)
+	require.Equal(t, &draft.NGram{MinMatch: 1, MaxMatch: 4, Branches: 1}, d)
 }
 
 // Whatever the text is, ParseConfig takes it or says on one line what is wrong.

@@ -218,7 +218,7 @@ func (*pauses) Release(*engine.Sequence)    {}
 func Strategies(heads map[checkpoint.HeadKind]string) map[string]draft.Strategy {
 	mtp, eagle3 := heads[checkpoint.HeadMTP], heads[checkpoint.HeadEagle3]
 	return map[string]draft.Strategy{
-		"ngram":       &draft.NGram{MinMatch: 2, MaxMatch: 4},
+		"ngram":       &draft.NGram{MinMatch: 2, MaxMatch: 4, Branches: 1},
 		"mtp":         &draft.MTP{Head: mtp},
 		"mtp-tree":    &draft.MTPTree{Head: mtp, Width: 3, Depth: 5},
 		"eagle3":      &draft.Eagle3{Head: eagle3},
