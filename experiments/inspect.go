@@ -9,6 +9,7 @@ import (
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/chat"
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
@@ -145,11 +146,11 @@ func (in *Inspection) entry(e *registry.Entry) {
 	for _, id := range c.EOS {
 		t.EOS = append(t.EOS, e.Tokenizer.Spelling(id))
 	}
-	template, err := e.ChatTemplate()
-	if err != nil {
+	_, err := e.Chat()
+	t.ChatTemplate = !errors.Is(err, chat.ErrNone)
+	if err != nil && t.ChatTemplate {
 		in.problem(err)
 	}
-	t.ChatTemplate = template != ""
 	in.Tokenizer = t
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 
 type generateFlags struct {
 	modelFlags
+	chatFlags
 	draft, rule  string
 	k, maxTokens int
 	ignoreEOS    bool
@@ -28,10 +30,30 @@ type generateFlags struct {
 	simulate     string
 }
 
+// shown is what is printed before the answer, and the prompt of a chat template.
+type shown struct{ text, rendered string }
+
+// prompt gives the ids of the prompt, or of the messages.
+func (f *generateFlags) prompt(l *loaded, text string) ([]int32, shown, error) {
+	if !f.active() {
+		ids, err := l.encode(text, true)
+		return ids, shown{text: text}, err
+	}
+	if l.Tokenizer == nil {
+		return nil, shown{}, fmt.Errorf("model %s has no tokenizer, so that messages can't be put to it", l.Name)
+	}
+	rendered, err := f.render(l, text)
+	if err != nil {
+		return nil, shown{}, err
+	}
+	ids, err := l.encode(rendered, false) // the template has the special tokens
+	return ids, shown{rendered: rendered}, err
+}
+
 func newGenerateCommand(o *options) *cobra.Command {
 	var f generateFlags
 	cmd := &cobra.Command{
-		Use: "generate PROMPT", Short: "continue a prompt, streamed and coloured by how each token came", Args: cobra.ExactArgs(1),
+		Use: "generate PROMPT", Short: "continue a prompt, streamed and coloured by how each token came", Args: f.args,
 		Long: `generate streams the continuation of a prompt. In a terminal, accepted drafts are
 green, corrections of a rejected draft red, bonus tokens after a draft that was
 accepted whole cyan, and tokens of steps without drafts plain.
@@ -43,6 +65,11 @@ simulated}. With --simulate there are also simulation (what
 was asked for), real_accept_length (what the rule decided in the same steps), and
 simulated beside each token.
 
+--chat puts the prompt to the model as what a user says, by the chat template that comes
+with it, and prints the answer alone; --system adds a system message. --messages FILE
+takes a JSON list of messages, as chat completion requests have them, --tools FILE a list
+of tools. --json has the rendered prompt as prompt.
+
 --simulate length=2.6 accepts drafts by lot, 2.6 tokens a step on average (rates=
 0.9,0.5 gives the share by position), whatever the rule decides. The rule still runs.
 The text is then no longer the model's; only speed can be read from it.
@@ -53,10 +80,13 @@ the whole output matches unless --max-tokens cuts it.`,
   exacta generate --draft none --json "func Max(a, b int) int {"
   exacta generate --draft mtp --k 4 --rule coupled --temperature 0.8 --seed 7 "type Server struct {"
   exacta generate --grammar '[A-Z][a-z]+(, [A-Z][a-z]+){2}\.' "// Days of the week: "
+  exacta generate --model DIR --chat --system "Be brief." "What is the capital of France?"
+  exacta generate --model DIR --messages talk.json --template-var enable_thinking=false
   exacta generate --draft mtp --k 3 --simulate length=2.6 "package main"`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, strings.Join(args, "")) },
 	}
-	f.add(cmd)
+	f.modelFlags.add(cmd)
+	f.chatFlags.add(cmd)
 	cmd.Flags().StringVar(&f.draft, "draft", "mtp", "draft strategy (exacta drafters)")
 	cmd.Flags().StringVar(&f.rule, "rule", "greedy", "acceptance rule (exacta rules)")
 	cmd.Flags().IntVar(&f.k, "k", 3, "drafts per step")
@@ -82,6 +112,7 @@ the whole output matches unless --max-tokens cuts it.`,
 // generated is the JSON result.
 type generated struct {
 	Text         string           `json:"text"`
+	Prompt       string           `json:"prompt,omitempty"` // what a chat template made
 	PromptTokens int              `json:"prompt_tokens"`
 	Tokens       []generatedToken `json:"tokens"`
 	Finish       engine.Finish    `json:"finish"`
@@ -112,6 +143,9 @@ type generatedToken struct {
 
 // check names the first flag that is out of range.
 func (f *generateFlags) check() error {
+	if err := f.chatFlags.check(); err != nil {
+		return err
+	}
 	if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
 		return fmt.Errorf("--color %q; use auto, always or never", f.color)
 	}
@@ -143,7 +177,7 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 		return err
 	}
 	defer l.Close()
-	ids, err := l.encode(prompt)
+	ids, shown, err := f.prompt(l, prompt)
 	if err != nil {
 		return err
 	}
@@ -152,7 +186,7 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if o.json {
 		p.w = io.Discard
 	}
-	res := &generated{PromptTokens: len(ids), Tokens: []generatedToken{}, Drafter: f.draft, K: f.k, Rule: f.rule}
+	res := &generated{Prompt: shown.rendered, PromptTokens: len(ids), Tokens: []generatedToken{}, Drafter: f.draft, K: f.k, Rule: f.rule}
 	e, err := f.engine(l, len(ids), engine.Listener{Emitted: func(_ *engine.Sequence, r *engine.Record) {
 		res.add(r)
 		p.record(r)
@@ -172,7 +206,7 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(p.w, prompt)
+	fmt.Fprint(p.w, shown.text)
 	start := time.Now()
 	ctx := cmd.Context()
 	if err := e.Run(func() bool { return ctx.Err() != nil }); err != nil {

@@ -82,15 +82,16 @@ func (l *loaded) Close() error {
 	return errors.Join(err, l.Entry.Close())
 }
 
-// encode turns a prompt's text into ids, and says what is wrong with it.
-func (l *loaded) encode(text string) ([]int32, error) {
+// encode turns a prompt's text into ids, and says what is wrong with it. With
+// special, the tokens that the tokenizer puts around a text are there too.
+func (l *loaded) encode(text string, special bool) ([]int32, error) {
 	if l.Tokenizer == nil {
 		return nil, fmt.Errorf("model %s has no tokenizer; give --ids", l.Name)
 	}
 	if text == "" {
 		return nil, errors.New("the prompt is empty; give some text")
 	}
-	ids, err := l.Tokenizer.EncodeStrict(text, true)
+	ids, err := l.Tokenizer.EncodeStrict(text, special)
 	if err != nil {
 		return nil, fmt.Errorf("prompt: %w", err)
 	}

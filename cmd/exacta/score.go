@@ -70,7 +70,7 @@ func scoreIDs(l *loaded, list, file, text string) ([]int32, error) {
 	var ids []int32
 	switch {
 	case text != "":
-		return l.encode(text)
+		return l.encode(text, true)
 	case list != "":
 		for _, s := range strings.Split(list, ",") {
 			id, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)

@@ -32,6 +32,18 @@ func TestSmolLM2Answers(t *testing.T) {
 	}
 }
 
+// Its chat template, which is in the file, makes the prompts that it was trained
+// on; strategies change nothing.
+func TestSmolLM2Chat(t *testing.T) {
+	args := []string{"generate", "--model", smollm2(t), "--max-tokens", "24", "--chat", "What is the capital of France?"}
+	v := object(t, append(args, "--draft", "none")...)
+	require.Equal(t, "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"+
+		"<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n", v["prompt"])
+	require.Equal(t, "The capital of France is Paris.", v["text"])
+	require.Equal(t, "stop", v["finish"])
+	require.Equal(t, v["text"], object(t, append(args, "--draft", "ngram")...)["text"])
+}
+
 // Its output with strategies is that of plain decoding, logits included.
 func TestSmolLM2Exact(t *testing.T) {
 	dir := t.TempDir()

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ import (
 	"exacta.dev/exacta/engine/chat/jinja"
 )
 
-func files(pairs ...string) fs.FS {
+func files(pairs ...string) Files {
 	m := fstest.MapFS{}
 	for i := 0; i < len(pairs); i += 2 {
 		m[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
@@ -57,7 +56,7 @@ func TestLoadFindsTemplates(t *testing.T) {
 }
 
 func TestLoadRefuses(t *testing.T) {
-	for want, fsys := range map[string]fs.FS{
+	for want, fsys := range map[string]Files{
 		"the model has no chat template":                                                                   files("tokenizer_config.json", `{"bos_token": "<s>"}`),
 		"tokenizer_config.json: unexpected end of JSON input":                                              files("tokenizer_config.json", `{`),
 		"tokenizer_config.json: chat_template[0] must have a name and a template":                          files("tokenizer_config.json", `{"chat_template": [{"template": "x"}]}`),

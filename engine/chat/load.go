@@ -40,11 +40,18 @@ type tokenizerConfig struct {
 	ChatTemplate json.RawMessage `json:"chat_template"`
 }
 
+// Files are the files of a model. An error for one that is not there satisfies
+// errors.Is(err, fs.ErrNotExist). Where they can be listed (fs.ReadDirFS),
+// templates in a folder of their own are found too.
+type Files interface {
+	ReadFile(name string) ([]byte, error)
+}
+
 // Load finds the templates of a model's folder: chat_template.jinja and
 // additional_chat_templates/NAME.jinja, or else chat_template in
 // tokenizer_config.json, which is one text or a list of named ones. A folder
 // without any gives an error that is ErrNone.
-func Load(files fs.FS) (*Set, error) {
+func Load(files Files) (*Set, error) {
 	config, err := readFile(files, configFile)
 	if err != nil {
 		return nil, err
@@ -73,23 +80,21 @@ func Load(files fs.FS) (*Set, error) {
 }
 
 // readFile gives a file's text; "" where there is none.
-func readFile(files fs.FS, name string) (string, error) {
-	info, err := fs.Stat(files, name)
-	if errors.Is(err, fs.ErrNotExist) {
+func readFile(files Files, name string) (string, error) {
+	text, err := files.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
-	}
-	if err == nil && info.Size() > maxConfig {
-		err = fmt.Errorf("%s: it has %d bytes; at most %d are read", name, info.Size(), maxConfig)
-	}
-	if err != nil {
+	case err != nil:
 		return "", err
+	case len(text) > maxConfig:
+		return "", fmt.Errorf("%s: it has %d bytes; at most %d are read", name, len(text), maxConfig)
 	}
-	text, err := fs.ReadFile(files, name)
-	return string(text), err
+	return string(text), nil
 }
 
 // fileSources gives the templates that are files of their own.
-func fileSources(files fs.FS) (map[string]string, error) {
+func fileSources(files Files) (map[string]string, error) {
 	out := map[string]string{}
 	text, err := readFile(files, templateFile)
 	if err != nil {
@@ -98,7 +103,11 @@ func fileSources(files fs.FS) (map[string]string, error) {
 	if text != "" {
 		out[defaultName] = text
 	}
-	entries, err := fs.ReadDir(files, templateDir)
+	listed, ok := files.(fs.ReadDirFS)
+	if !ok {
+		return out, nil
+	}
+	entries, err := listed.ReadDir(templateDir)
 	if err != nil {
 		return out, nil // no such folder
 	}
@@ -145,6 +154,16 @@ func configSources(config string) (map[string]string, error) {
 		out[t.Name] = t.Template
 	}
 	return out, nil
+}
+
+// SpecialTokens gives the special tokens in a model's tokenizer_config.json, by
+// their keys: bos_token and so on.
+func SpecialTokens(files Files) (map[string]string, error) {
+	config, err := readFile(files, configFile)
+	if err != nil {
+		return nil, err
+	}
+	return specialTokens(config)
 }
 
 // specialTokens reads the special tokens of tokenizer_config.json: keys that

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"exacta.dev/exacta/engine/chat"
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/checkpoint/hub"
 	"exacta.dev/exacta/engine/embedded"
@@ -237,46 +238,30 @@ func (e *Entry) Prompts() ([]Prompt, error) {
 	return out, nil
 }
 
-// ChatTemplate returns the text of the model's chat template: that of its file
-// chat_template.jinja, or else the chat_template of tokenizer_config.json (of a list
-// of templates the one called default). It is empty where there is none.
-func (e *Entry) ChatTemplate() (string, error) {
+// Chat returns the model's chat templates. A model without any gives an error that
+// is chat.ErrNone.
+func (e *Entry) Chat() (*chat.Set, error) {
 	if e.ck == nil {
-		return "", nil
+		return nil, fmt.Errorf("model %s: %w", e.Name, chat.ErrNone)
 	}
-	text, err := e.ck.ReadFile("chat_template.jinja")
-	if err == nil {
-		return string(text), nil
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = e.ck.ReadFile("tokenizer_config.json")
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
+	set, err := chat.Load(e.ck)
 	if err != nil {
-		return "", fmt.Errorf("model %s: %w", e.Name, err)
+		return nil, fmt.Errorf("model %s: %w", e.Name, err)
 	}
-	var c struct {
-		Template json.RawMessage `json:"chat_template"`
+	return set, nil
+}
+
+// SpecialTokens returns the special tokens that a chat template may name, such as
+// bos_token.
+func (e *Entry) SpecialTokens() (map[string]string, error) {
+	if e.ck == nil {
+		return nil, nil
 	}
-	var one string
-	var list []struct{ Name, Template string }
-	if err := json.Unmarshal(text, &c); err != nil {
-		return "", fmt.Errorf("model %s: tokenizer_config.json: %w", e.Name, err)
+	tokens, err := chat.SpecialTokens(e.ck)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", e.Name, err)
 	}
-	if len(c.Template) == 0 || json.Unmarshal(c.Template, &one) == nil {
-		return one, nil
-	}
-	if err := json.Unmarshal(c.Template, &list); err != nil {
-		return "", fmt.Errorf("model %s: tokenizer_config.json: chat_template is neither a text nor a list of named ones", e.Name)
-	}
-	for _, t := range list {
-		if t.Name == "default" {
-			return t.Template, nil
-		}
-	}
-	return "", nil
+	return tokens, nil
 }
 
 // HasHead reports whether a draft head of that kind comes with the model, as files.
