@@ -157,6 +157,23 @@ type Queue interface {
 	// MatMul computes dst = epilogue(norm(x) Wᵀ). x BF16 [R, K], w Matrix
 	// [N, K], dst BF16 or F32 [R, N] ([R, N/2] for SwiGLU).
 	MatMul(dst Buf, w Weight, x Buf, l Linear)
+	// Route chooses experts for each row of logits (F32 [R, E]) as s says:
+	// their indices to ids (I32 [R, K]), in the order of choice, and their
+	// weights to weights (F32 [R, K]). Indices are valid whatever the logits
+	// hold.
+	Route(ids, weights, logits Buf, s *RouteSpec)
+	// Experts multiplies each row of x (BF16 [R, K]) by each of the experts
+	// that ids (I32 [R, n]) names for it: row i*n+j of dst (BF16 or F32 [R*n,
+	// N], or [R*n, N/2] for SwiGLU) is act(x[i] Wᵀ) of matrix ids[i][j] of the
+	// bank w. R is the rows of ids.
+	Experts(dst Buf, w Weight, x, ids Buf, act Act)
+	// Mix brings the experts of a row together: dst[i] = residual[i] + the sum
+	// over j < n of weights[i][j] * (x[i*n+j] Wᵀ) of matrix ids[i][j] of the
+	// bank w. Products with weights are rounded to FP32 and added in FP32 from
+	// j = 0 upwards; the residual, if any, comes last, before the one rounding
+	// to dst's kind. x BF16 [R*n, K], ids I32 and weights F32 [R, n], dst
+	// BF16 or F32 [R, N], residual likewise; it may be dst itself.
+	Mix(dst Buf, w Weight, x, ids, weights, residual Buf)
 	// Attend runs an attention layer: proj BF16 [Rows, ...] as AttnSpec
 	// says, dst BF16 [Rows, QHeads*HeadDim].
 	Attend(dst, proj Buf, c Layer, b *Batch, s *AttnSpec)

@@ -68,6 +68,10 @@ const (
 	// Table is a float32 table [rows, cols] read by row: rotary cosines and
 	// sines by position.
 	Table
+	// Bank is the matrices of a mixture's experts, one a part, or two (gate
+	// and up) where it is Paired: all of one shape [N, K], stored as a Matrix
+	// is. Queue.Experts and Queue.Mix multiply by one of them per row.
+	Bank
 )
 
 // Source is one tensor of a file: Rows x Cols elements of DType, row-major,
@@ -144,11 +148,39 @@ func (t Tensor) Check() error {
 			return err
 		}
 	}
+	if t.Use < Matrix || t.Use > Bank {
+		return fmt.Errorf("load %s: unknown use %d", t.Name, t.Use)
+	}
+	if t.Use == Bank {
+		return t.checkBank()
+	}
 	if t.Paired && (len(t.Parts) != 2 || t.Parts[0].Rows != t.Parts[1].Rows) {
 		return fmt.Errorf("load %s: a paired tensor has two parts of equal shape", t.Name)
 	}
-	if t.Use < Matrix || t.Use > Table {
-		return fmt.Errorf("load %s: unknown use %d", t.Name, t.Use)
+	return nil
+}
+
+// Experts returns the matrices of a Bank, each as a tensor of use Matrix.
+func (t Tensor) Experts() []Tensor {
+	n := 1
+	if t.Paired {
+		n = 2
+	}
+	out := make([]Tensor, len(t.Parts)/n)
+	for i := range out {
+		out[i] = Tensor{Name: t.Name, Use: Matrix, Paired: t.Paired, Parts: t.Parts[i*n : (i+1)*n]}
+	}
+	return out
+}
+
+func (t Tensor) checkBank() error {
+	if t.Paired && len(t.Parts)%2 != 0 {
+		return fmt.Errorf("load %s: a paired bank has two parts an expert; there are %d", t.Name, len(t.Parts))
+	}
+	for _, p := range t.Parts {
+		if p.Rows != t.Parts[0].Rows {
+			return fmt.Errorf("load %s: part %s has %d rows, part %s has %d; experts must be of one shape", t.Name, p.Name, p.Rows, t.Parts[0].Name, t.Parts[0].Rows)
+		}
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ const (
 	opCopy
 	opNorm
 	opMatMul
+	opRoute
+	opMixture
 	opAttend
 	opDelta
 	opStats
@@ -40,6 +42,8 @@ type list struct {
 	refs     []ref
 	rows     []rowOp
 	matmuls  []matmulOp
+	routes   []routeOp
+	mixtures []mixtureOp
 	attends  []attendOp
 	deltas   []deltaOp
 	stats    []statsOp
@@ -63,6 +67,7 @@ func (l *list) reset() {
 	clear(l.moves) // the destinations of reads belong to callers
 	l.refs, l.rows, l.matmuls, l.attends = l.refs[:0], l.rows[:0], l.matmuls[:0], l.attends[:0]
 	l.deltas, l.stats, l.tables, l.slots = l.deltas[:0], l.stats[:0], l.tables[:0], l.slots[:0]
+	l.routes, l.mixtures = l.routes[:0], l.mixtures[:0]
 	l.moves, l.programs, l.bytes, l.ints = l.moves[:0], l.programs[:0], l.bytes[:0], l.ints[:0]
 	l.need = needs{}
 }
@@ -116,6 +121,10 @@ func (w *worker) do(l *list, r ref) bool {
 		w.norm(&l.rows[r.i])
 	case opMatMul:
 		return w.matmul(&l.matmuls[r.i])
+	case opRoute:
+		w.route(&l.routes[r.i])
+	case opMixture:
+		return w.mixture(&l.mixtures[r.i])
 	case opAttend:
 		return w.attend(&l.attends[r.i])
 	case opDelta:

@@ -33,6 +33,8 @@ type weight struct {
 	values, centered []float32
 	// Taps, packed again for the heads of a Delta layer.
 	heads *headTaps
+	// Bank: its matrices, whose memory is the bank's.
+	bank []*weight
 }
 
 // panel returns the start of panel p.
@@ -80,9 +82,12 @@ func (b *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	b.mem.open()
 	defer b.mem.shut()
 	var err error
-	if t.Use == kernels.Matrix {
+	switch t.Use {
+	case kernels.Matrix:
 		err = b.loadMatrix(w, t)
-	} else {
+	case kernels.Bank:
+		err = b.loadBank(w, t)
+	default:
 		err = b.loadValues(w, t)
 	}
 	if err != nil {
@@ -95,13 +100,21 @@ func (b *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	return kernels.Weight{ID: uint32(len(b.weights))}, nil
 }
 
-func (b *Backend) loadMatrix(w *weight, t kernels.Tensor) (err error) {
+// measure sets the number of panels.
+func (w *weight) measure() error {
 	if w.cols%2 != 0 {
-		return fmt.Errorf("cpu: load %s: %d columns; a matrix must have an even number", t.Name, w.cols)
+		return fmt.Errorf("cpu: load %s: %d columns; a matrix must have an even number", w.name, w.cols)
 	}
 	w.panels = (w.rows + panelRows - 1) / panelRows
 	if w.paired {
 		w.panels = (w.rows/2 + halfRows - 1) / halfRows
+	}
+	return nil
+}
+
+func (b *Backend) loadMatrix(w *weight, t kernels.Tensor) (err error) {
+	if err := w.measure(); err != nil {
+		return err
 	}
 	if t.Int4() {
 		w.int4 = t.Parts[0].Int4.Group
@@ -117,6 +130,30 @@ func (b *Backend) loadMatrix(w *weight, t kernels.Tensor) (err error) {
 		return nil
 	}
 	return packPanels(w, t, len(b.pool.workers), b.set)
+}
+
+// loadBank packs the matrices of a bank one after another.
+func (b *Backend) loadBank(w *weight, t kernels.Tensor) (err error) {
+	experts := t.Experts()
+	for _, e := range experts {
+		x := &weight{name: t.Name, use: kernels.Matrix, paired: t.Paired}
+		x.rows, x.cols = e.Shape()
+		if err := x.measure(); err != nil {
+			return err
+		}
+		w.bank = append(w.bank, x)
+	}
+	size := 2 * w.bank[0].panels * w.bank[0].halfBytes()
+	if w.mem, err = b.mem.alloc(kernels.Weights, size*len(experts)); err != nil {
+		return fmt.Errorf("load %s: %w", t.Name, err)
+	}
+	for i, x := range w.bank {
+		x.packed = unsafe.Add(w.mem.ptr(), i*size)
+		if err := packPanels(x, experts[i], len(b.pool.workers), b.set); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *Backend) loadValues(w *weight, t kernels.Tensor) (err error) {

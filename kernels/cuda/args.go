@@ -172,6 +172,24 @@ type lengthArgs struct {
 	value, _ int32
 }
 
+type routeArgs struct {
+	env
+	ids, weights, logits          view
+	bias                          driver.Ptr
+	scale                         float32
+	experts, k, score             int32
+	groups, kept, normalize, _, _ int32
+}
+
+type expertsArgs struct {
+	env
+	dst, res, x, ids, weights view
+	w                         driver.Ptr
+	rows, each, experts       int32
+	n, k, act, paired         int32
+	dstF32, resF32, _         int32
+}
+
 // layouts gives the sizes that the sources assert, by the name in LAYOUT.
 var layouts = []struct {
 	name string
@@ -191,6 +209,8 @@ var layouts = []struct {
 	{"set_pages", unsafe.Sizeof(pagesArgs{})},
 	{"slot_copy", unsafe.Sizeof(slotArgs{})},
 	{"set_length", unsafe.Sizeof(lengthArgs{})},
+	{"route", unsafe.Sizeof(routeArgs{})},
+	{"experts", unsafe.Sizeof(expertsArgs{})},
 }
 
 // args returns the parameter area of the next launch as T.

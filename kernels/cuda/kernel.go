@@ -15,7 +15,7 @@ import (
 var sources embed.FS
 
 // sourceFiles are the files of src that are compiled, each behind common.cuh.
-var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit"}
+var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts"}
 
 // architectures are the compute capabilities that the sources are compiled for:
 // the first of each generation, whose cubins later ones of it run too.
@@ -48,6 +48,9 @@ const (
 	kSetPages
 	kSlotCopy
 	kSetLength
+	kRoute
+	kExperts
+	kMix
 	numKernels
 )
 
@@ -90,6 +93,9 @@ var kernelTable = [numKernels]struct {
 	kSetPages:     {"tables", "set_pages", unsafe.Sizeof(pagesArgs{})},
 	kSlotCopy:     {"tables", "slot_copy", unsafe.Sizeof(slotArgs{})},
 	kSetLength:    {"tables", "set_length", unsafe.Sizeof(lengthArgs{})},
+	kRoute:        {"experts", "route", unsafe.Sizeof(routeArgs{})},
+	kExperts:      {"experts", "experts", unsafe.Sizeof(expertsArgs{})},
+	kMix:          {"experts", "mix", unsafe.Sizeof(expertsArgs{})},
 }
 
 // threads is THREADS: the block size of every kernel.

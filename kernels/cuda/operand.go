@@ -115,7 +115,7 @@ func (q *queue) batch(b *kernels.Batch) batchArgs {
 }
 
 // noWeight stands for weights that could not be resolved.
-var noWeight = &weight{rows: 1, cols: 1}
+var noWeight = &weight{rows: 1, cols: 1, experts: 1}
 
 // weight resolves a parameter of a use.
 func (q *queue) weight(h kernels.Weight, use kernels.Use, what string) *weight {

@@ -42,6 +42,9 @@ const (
 	opCopy
 	opNorm
 	opMatMul
+	opRoute
+	opExperts
+	opMix
 	opAttend
 	opDelta
 	opStats
@@ -59,7 +62,7 @@ const (
 )
 
 var opNames = [...]string{
-	"embed", "gather", "scatter", "copy", "norm", "matmul", "attend", "delta", "stats", "chain", "shift",
+	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "attend", "delta", "stats", "chain", "shift",
 	"accept", "commit", "reset", "set pages", "save", "restore", "write", "read", "run",
 }
 

@@ -59,6 +59,29 @@ func (r *recorder) MatMul(dst kernels.Buf, w kernels.Weight, x kernels.Buf, l ke
 	r.record("matmul", o, func(q kernels.Queue) { q.MatMul(d, m, s, l) })
 }
 
+// Route records the choice of experts.
+func (r *recorder) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
+	o, spec := &operands{be: r.be}, *s
+	i, w, l := o.buf(ids, "ids"), o.buf(weights, "weights"), o.buf(logits, "logits")
+	spec.Bias = o.weight(s.Bias, "bias")
+	r.record("route", o, func(q kernels.Queue) { q.Route(i, w, l, &spec) })
+}
+
+// Experts records products with experts.
+func (r *recorder) Experts(dst kernels.Buf, w kernels.Weight, x, ids kernels.Buf, act kernels.Act) {
+	o := &operands{be: r.be}
+	d, m, s, i := o.buf(dst, "dst"), o.weight(w, "w"), o.buf(x, "x"), o.buf(ids, "ids")
+	r.record("experts", o, func(q kernels.Queue) { q.Experts(d, m, s, i, act) })
+}
+
+// Mix records the sum over experts.
+func (r *recorder) Mix(dst kernels.Buf, w kernels.Weight, x, ids, weights, residual kernels.Buf) {
+	o := &operands{be: r.be}
+	d, m, s := o.buf(dst, "dst"), o.weight(w, "w"), o.buf(x, "x")
+	i, a, res := o.buf(ids, "ids"), o.buf(weights, "weights"), o.optional(residual, "residual")
+	r.record("mix", o, func(q kernels.Queue) { q.Mix(d, m, s, i, a, res) })
+}
+
 // Attend records an attention layer.
 func (r *recorder) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
 	o := &operands{be: r.be}

@@ -44,6 +44,33 @@ var misuses = []misuse{
 	{"matmul", func(r *rig, _ *machine) {
 		r.q.MatMul(r.alloc(kernels.BF16, 2, 64), r.matrix(64, 96), r.alloc(kernels.BF16, 2, 96), kernels.Linear{Residual: r.alloc(kernels.BF16, 2, 32)})
 	}},
+	{"route", func(r *rig, _ *machine) { // seven of six
+		r.q.Route(r.alloc(kernels.I32, 2, 7), r.alloc(kernels.F32, 2, 7), r.alloc(kernels.F32, 2, 6), &kernels.RouteSpec{K: 7})
+	}},
+	{"route", func(r *rig, _ *machine) {
+		r.q.Route(r.alloc(kernels.I32, 2, 2), r.alloc(kernels.F32, 2, 3), r.alloc(kernels.F32, 2, 6), &kernels.RouteSpec{K: 2})
+	}},
+	{"route", func(r *rig, _ *machine) { // groups of one
+		r.q.Route(r.alloc(kernels.I32, 2, 1), r.alloc(kernels.F32, 2, 1), r.alloc(kernels.F32, 2, 6), &kernels.RouteSpec{K: 1, Groups: 6, Kept: 2})
+	}},
+	{"experts", func(r *rig, _ *machine) {
+		r.q.Experts(r.alloc(kernels.BF16, 3, 40), r.bank(3, 40, 64, false), r.alloc(kernels.BF16, 2, 64), r.alloc(kernels.I32, 2, 2), kernels.Identity)
+	}},
+	{"experts", func(r *rig, _ *machine) {
+		r.q.Experts(r.alloc(kernels.BF16, 4, 40), r.bank(3, 40, 64, true), r.alloc(kernels.BF16, 2, 64), r.alloc(kernels.I32, 2, 2), kernels.SiLU)
+	}},
+	{"experts", func(r *rig, _ *machine) { // there is no expert 3
+		r.q.Experts(r.alloc(kernels.BF16, 2, 40), r.bank(3, 40, 64, false), r.alloc(kernels.BF16, 2, 64), r.putInts(2, 1, 0, 3), kernels.Identity)
+	}},
+	{"mix", func(r *rig, _ *machine) {
+		r.q.Mix(r.alloc(kernels.BF16, 2, 40), r.bank(3, 40, 64, false), r.alloc(kernels.BF16, 3, 64), r.alloc(kernels.I32, 2, 2), r.alloc(kernels.F32, 2, 2), kernels.Buf{})
+	}},
+	{"mix", func(r *rig, _ *machine) { // a matrix is no bank
+		r.q.Mix(r.alloc(kernels.BF16, 2, 40), r.matrix(40, 64), r.alloc(kernels.BF16, 4, 64), r.alloc(kernels.I32, 2, 2), r.alloc(kernels.F32, 2, 2), kernels.Buf{})
+	}},
+	{"mix", func(r *rig, _ *machine) { // there is no expert -1
+		r.q.Mix(r.alloc(kernels.BF16, 1, 40), r.bank(3, 40, 64, false), r.alloc(kernels.BF16, 1, 64), r.putInts(1, 1, -1), r.alloc(kernels.F32, 1, 1), kernels.Buf{})
+	}},
 	{"attend", func(r *rig, m *machine) {
 		b := m.batch.Prefix(1, 1, 0)
 		r.q.Attend(m.out[1].Top(1), m.proj[0].Top(1), m.cs.Layer(1), &b, m.layers[1].attn)

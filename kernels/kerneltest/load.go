@@ -30,6 +30,14 @@ func testLoad(t *testing.T, s suite) {
 		"unknown type":    func(t *kernels.Tensor) { t.Parts[0].DType = 9 },
 		"unknown use":     func(t *kernels.Tensor) { t.Use = 0 },
 		"unequal pair":    func(t *kernels.Tensor) { p := good(); p.Rows = 3; t.Parts = append(t.Parts, p); t.Paired = true },
+		"unequal experts": func(t *kernels.Tensor) { p := good(); p.Rows = 3; t.Parts = append(t.Parts, p); t.Use = kernels.Bank },
+		"half an expert":  func(t *kernels.Tensor) { t.Use, t.Paired = kernels.Bank, true },
+		"short expert": func(t *kernels.Tensor) {
+			t.Use = kernels.Bank
+			p := good()
+			p.Data = bytes.NewReader(make([]byte, 4*32*2-1))
+			t.Parts = append(t.Parts, p)
+		},
 		"truncated":       func(t *kernels.Tensor) { t.Parts[0].Data = bytes.NewReader(make([]byte, 4*32*2-1)) },
 		"failing to read": func(t *kernels.Tensor) { t.Parts[0].Data = broken{} },
 	} {

@@ -34,6 +34,8 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
 		{"MatMul", testMatMul},
 		{"DenseRows", testDenseRows},
 		{"Int4", testInt4},
+		{"Route", testRoute},
+		{"Experts", testExperts},
 		{"Stats", testStats},
 		{"Tables", testTables},
 		{"Attend", testAttend},

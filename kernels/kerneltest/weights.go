@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +61,22 @@ func (r *rig) paired(half, cols int) kernels.Weight {
 			source("up", kernels.DTypeBF16, half, cols, r.normal(half*cols, scale)),
 		},
 	})
+	require.NoError(r.t, err)
+	return w
+}
+
+// bank returns random experts of n outputs (paired: pairs) each.
+func (r *rig) bank(experts, n, cols int, paired bool) kernels.Weight {
+	t := kernels.Tensor{Name: "bank", Use: kernels.Bank, Paired: paired}
+	for e := range experts {
+		for _, what := range []string{"gate", "up"} {
+			t.Parts = append(t.Parts, source(fmt.Sprintf("experts.%d.%s", e, what), kernels.DTypeBF16, n, cols, r.normal(n*cols, 1/math.Sqrt(float64(cols)))))
+			if !paired {
+				break
+			}
+		}
+	}
+	w, err := r.be.Load(t)
 	require.NoError(r.t, err)
 	return w
 }

@@ -56,6 +56,24 @@ func (c *capture) Embed(dst kernels.Buf, table kernels.Weight, ids kernels.Buf) 
 	c.meeting(err, func(q *queue) { q.Embed(dst, table, ids) })
 }
 
+// Experts captures products with experts.
+func (c *capture) Experts(dst kernels.Buf, w kernels.Weight, x, ids kernels.Buf, act kernels.Act) {
+	_, err := c.be.experts(dst, w, x, ids, act)
+	c.meeting(err, func(q *queue) { q.Experts(dst, w, x, ids, act) })
+}
+
+// Mix captures the sum over experts.
+func (c *capture) Mix(dst kernels.Buf, w kernels.Weight, x, ids, weights, residual kernels.Buf) {
+	_, err := c.be.mix(dst, w, x, ids, weights, residual)
+	c.meeting(err, func(q *queue) { q.Mix(dst, w, x, ids, weights, residual) })
+}
+
+// Route captures the choice of experts.
+func (c *capture) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
+	spec := *s
+	c.add(func(l *local) { l.Route(ids, weights, logits, &spec) })
+}
+
 // Gather captures a gather.
 func (c *capture) Gather(dst, src, rows kernels.Buf) {
 	c.add(func(l *local) { l.Gather(dst, src, rows) })

@@ -170,6 +170,19 @@ func (v *voices) MatMul(dst kernels.Buf, w kernels.Weight, x kernels.Buf, l kern
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.MatMul(dst, w, x, l) })
 }
 
+func (v *voices) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
+	spec := *s
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Route(ids, weights, logits, &spec) })
+}
+
+func (v *voices) Experts(dst kernels.Buf, w kernels.Weight, x, ids kernels.Buf, act kernels.Act) {
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Experts(dst, w, x, ids, act) })
+}
+
+func (v *voices) Mix(dst kernels.Buf, w kernels.Weight, x, ids, weights, residual kernels.Buf) {
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Mix(dst, w, x, ids, weights, residual) })
+}
+
 func (v *voices) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
 	t, spec := *b, *s
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Attend(dst, proj, c, &t, &spec) })

@@ -56,23 +56,31 @@ func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kerne
 	if dst.Rows == 0 {
 		return
 	}
-	slab := &be.slab[be.met&1]
-	*slab = (*slab)[:0]
 	if from, to := w.share(be.rank); from < to {
-		mine := dst.Columns(from, to)
 		l.In = be.norm(l.In)
 		if !l.Residual.None() {
 			l.Residual = l.Residual.Columns(from, to)
 		}
-		q.in.MatMul(mine, w.inner, x, l)
-		if !q.fetch(slab, mine) {
+		q.in.MatMul(dst.Columns(from, to), w.inner, x, l)
+	}
+	q.columns("matmul", w, dst, uint64(dst.Rows))
+}
+
+// columns brings the other ranks' columns of dst, the result of a product of rows
+// rows whose own columns have been recorded.
+func (q *queue) columns(op string, w *weight, dst kernels.Buf, rows uint64) {
+	be := q.be
+	slab := &be.slab[be.met&1]
+	*slab = (*slab)[:0]
+	if from, to := w.share(be.rank); from < to {
+		if !q.fetch(slab, dst.Columns(from, to)) {
 			return
 		}
 	} else {
-		be.skipped += uint64(dst.Rows)
+		be.skipped += rows
 	}
 	own := be.inner.Work()
-	turn, err := be.meet(place{op: "matmul", what: w.name, rows: dst.Rows, cols: dst.Cols, kind: dst.Kind},
+	turn, err := be.meet(place{op: op, what: w.name, rows: dst.Rows, cols: dst.Cols, kind: dst.Kind},
 		parcel{data: *slab, macs: own.MACs, weightBytes: own.WeightBytes})
 	if err != nil {
 		return

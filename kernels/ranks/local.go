@@ -10,6 +10,7 @@ type local struct {
 	main *queue // nil while a program is captured
 	attn kernels.AttnSpec
 	gdn  kernels.DeltaSpec
+	rt   kernels.RouteSpec
 }
 
 // ready counts an operation that is about to be recorded; it is false once the
@@ -51,6 +52,16 @@ func (l *local) Norm(dst, x kernels.Buf, n kernels.Norm) {
 	if l.ready() {
 		l.in.Norm(dst, x, l.be.norm(n))
 	}
+}
+
+// Route chooses experts; every rank has all logits.
+func (l *local) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
+	if !l.ready() {
+		return
+	}
+	l.rt = *s
+	l.rt.Bias = l.be.replica(s.Bias)
+	l.in.Route(ids, weights, logits, &l.rt)
 }
 
 // Attend runs an attention layer, all heads on every rank.

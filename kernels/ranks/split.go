@@ -34,6 +34,7 @@ type weight struct {
 	use        kernels.Use
 	rows, cols int
 	paired     bool
+	experts    int // matrices: of a Bank, its experts; else one
 	// borders are the ranks' shares of the outputs (of a paired weight, of
 	// the pairs): rank r has [borders[r], borders[r+1]). Nil if replicated.
 	borders []int
@@ -51,15 +52,16 @@ func (w *weight) owner(i int) int {
 	return r
 }
 
-// outputs returns the number of outputs of a product.
+// outputs returns the number of outputs of a product, of one expert of a Bank.
 func (w *weight) outputs() int {
+	n := w.rows / w.experts
 	if w.paired {
-		return w.rows / 2
+		n /= 2
 	}
-	return w.rows
+	return n
 }
 
-// split sets the shares of a matrix.
+// split sets the shares of a matrix, or of every matrix of a bank.
 func (w *weight) split(size int) {
 	unit := panel
 	if w.paired {
@@ -77,7 +79,7 @@ func (w *weight) cut(t kernels.Tensor, rank int) kernels.Tensor {
 	out.Parts = nil
 	base := 0
 	for _, p := range t.Parts {
-		if w.paired {
+		if w.paired || w.use == kernels.Bank {
 			out.Parts = append(out.Parts, rows(p, from, to))
 			continue
 		}

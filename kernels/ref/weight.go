@@ -21,6 +21,7 @@ type weight struct {
 	rows, cols int
 	paired     bool
 	int4       bool // its file has 4 bits
+	experts    int  // matrices of a Bank
 	t          *tensor.Dense
 	data       []float64       // t's elements
 	panels     []*tensor.Dense // of a Matrix: views of panelRows rows of t
@@ -49,6 +50,9 @@ func readWeight(t kernels.Tensor) (*weight, error) {
 	w := &weight{
 		name: t.Name, use: t.Use, rows: rows, cols: cols, paired: t.Paired, int4: t.Int4(),
 		t: tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(data)), data: data,
+	}
+	if t.Use == kernels.Bank {
+		w.experts = len(t.Experts())
 	}
 	if t.Use == kernels.Matrix {
 		for a := 0; a < rows; a += panelRows {
