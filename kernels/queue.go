@@ -33,6 +33,10 @@ type Norm struct {
 type Linear struct {
 	// In normalises x before the product; its result is rounded to BF16.
 	In Norm
+	// Bias is a Vector whose elements BiasFrom.. are added to the N columns of
+	// the FP32 product; none is zero. Not with SwiGLU.
+	Bias     Weight
+	BiasFrom int
 	// Act is applied to the FP32 result.
 	Act Act
 	// Residual, if any, is added in FP32 before the one rounding to dst's

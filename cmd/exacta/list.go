@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"exacta.dev/exacta/draft"
+	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/verify"
 )
@@ -54,7 +56,8 @@ func newModelsCommand(o *options) *cobra.Command {
 		for _, m := range registry.List() {
 			out = append(out, entry{m.Name, m.Summary})
 		}
-		return append(out, entry{"DIR", "a directory with config.json, *.safetensors and tokenizer.json"},
+		dir := "a directory with config.json, *.safetensors and tokenizer.json, of model_type " + strings.Join(checkpoint.ModelTypes(), ", ")
+		return append(out, entry{"DIR", dir},
 			entry{"FILE.gguf", "a GGUF file, with its own configuration and tokenizer"},
 			entry{"ORG/NAME", "a model in the Hugging Face cache; exacta pull fetches one"})
 	})

@@ -216,6 +216,10 @@ func (ck *Checkpoint) countMTP() int {
 			n = max(n, i+1)
 		}
 	}
+	// DeepSeek and GLM keep them behind the layers of the trunk.
+	for n < maxLayers && ck.Has(fmt.Sprintf("model.layers.%d.eh_proj.weight", ck.config.NumLayers+n)) {
+		n++
+	}
 	return n
 }
 

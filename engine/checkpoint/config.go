@@ -11,9 +11,13 @@ type Family string
 
 // The families that the engine runs.
 const (
-	Llama   Family = "llama"   // Llama 2 and 3, SmolLM2
-	Qwen3   Family = "qwen3"   // Qwen3 dense: per-head norms of q and k
-	Qwen3_5 Family = "qwen3_5" // Gated DeltaNet and gated full attention
+	Llama      Family = "llama"       // Llama 2 and 3, SmolLM2
+	Qwen3      Family = "qwen3"       // Qwen3 dense: per-head norms of q and k
+	Qwen3MoE   Family = "qwen3_moe"   // Qwen3 with a mixture of experts
+	Qwen3Next  Family = "qwen3_next"  // Qwen3_5MoE with other files: fused GDN projections
+	Qwen3_5    Family = "qwen3_5"     // Gated DeltaNet and gated full attention
+	Qwen3_5MoE Family = "qwen3_5_moe" // Qwen3_5 with a mixture of experts
+	GLM4MoE    Family = "glm4_moe"    // GLM-4.5 to 4.7
 )
 
 // LayerKind is the kind of mixer of a decoder layer.
@@ -37,12 +41,12 @@ const (
 // Config is what config.json says of a model, checked: positive sizes, heads
 // that divide, features that the engine has. Sizes are counts of elements.
 type Config struct {
-	ModelType    string // as in the file: llama, qwen3, qwen3_5 or qwen3_5_text
+	ModelType    string // as in the file, one of ModelTypes
 	Architecture string // architectures[0], or the usual one of the model type
 	Family       Family
 
 	HiddenSize       int // width of the residual stream
-	IntermediateSize int // width inside the MLP
+	IntermediateSize int // width inside the MLP; 0 where all layers are mixtures
 	NumLayers        int // decoder layers, MTP layers not counted
 	NumHeads         int // query heads of full attention
 	NumKVHeads       int // key and value heads; divides NumHeads
@@ -55,7 +59,11 @@ type Config struct {
 	AttnOutputGate   bool        // q_proj also holds a sigmoid gate per head (Qwen3.5)
 	LayerTypes       []LayerKind // one per layer
 	GDN              GDN         // zero where no layer is linear attention
+	QKVBias          bool        // q, k and v projections have biases
+	QKNorm           bool        // norms of each head of q and k, where a family has a choice
 	MTPLayers        int         // multi-token-prediction layers
+	MoE              MoE         // zero where a family has none
+	Sparse           []bool      // by layer, whether it is one; nil where a family has none
 
 	BOS int32   // begin-of-text id, -1 where there is none
 	EOS []int32 // ids that end a text, in the order found, each once

@@ -12,14 +12,20 @@ func parseLlama(f *fields, c *Config) {
 		kv = c.NumHeads
 	}
 	c.kvHeads(f, kv)
+	c.headDim(f)
+	c.fullLayers(f)
+	c.parseRope(f, ropeDefaults{theta: 10000, partial: 1})
+}
+
+// headDim reads head_dim, or takes the share of the width that a head has.
+func (c *Config) headDim(f *fields) {
+	var ok bool
 	if c.HeadDim, ok = f.optInteger("head_dim", 1, maxHeadDim); !ok && c.NumHeads > 0 {
 		if c.HiddenSize%c.NumHeads != 0 {
 			f.fail("num_attention_heads", strconv.Itoa(c.NumHeads), fmt.Sprintf("it must divide hidden_size, which is %d, as head_dim is not given", c.HiddenSize))
 		}
 		c.HeadDim = c.HiddenSize / c.NumHeads
 	}
-	c.fullLayers(f)
-	c.parseRope(f, ropeDefaults{theta: 10000, partial: 1})
 }
 
 // parseQwen3 reads the fields of dense Qwen3.
@@ -28,6 +34,37 @@ func parseQwen3(f *fields, c *Config) {
 	c.HeadDim = f.integer("head_dim", 1, maxHeadDim)
 	c.fullLayers(f)
 	c.parseRope(f, ropeDefaults{partial: 1})
+}
+
+// parseQwen3MoE reads the fields of Qwen3-MoE.
+func parseQwen3MoE(f *fields, c *Config) {
+	c.kvHeads(f, f.integer("num_key_value_heads", 1, maxHeads))
+	c.headDim(f)
+	c.fullLayers(f)
+	c.parseRope(f, ropeDefaults{partial: 1})
+	c.parseQwenMoE(f, false)
+	c.experts(f)
+}
+
+// parseGLM4MoE reads the fields of GLM-4.5 to 4.7.
+func parseGLM4MoE(f *fields, c *Config) {
+	c.kvHeads(f, f.integer("num_key_value_heads", 1, maxHeads))
+	c.headDim(f)
+	c.fullLayers(f)
+	c.QKVBias = f.boolean("attention_bias", false)
+	c.QKNorm = f.boolean("use_qk_norm", false)
+	c.MTPLayers, _ = f.optInteger("num_nextn_predict_layers", 0, maxLayers)
+	c.parseRope(f, ropeDefaults{theta: 10000, partial: 0.5})
+	c.parseNoAux(f)
+	c.experts(f)
+}
+
+// parseQwen35MoE reads the fields of the Qwen3.5 hybrid with a mixture of experts,
+// and those of Qwen3-Next, which are the same.
+func parseQwen35MoE(f *fields, c *Config) {
+	parseQwen35(f, c)
+	c.parseSharedMoE(f)
+	c.experts(f)
 }
 
 // parseQwen35 reads the fields of the Qwen3.5 hybrid, text part.

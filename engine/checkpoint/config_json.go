@@ -6,10 +6,7 @@ import "encoding/json"
 // back to the same value (Unread apart): for exported models and for shapes
 // with random weights.
 func (c Config) JSON() ([]byte, error) {
-	rope := map[string]any{"rope_type": c.Rope.Type, "rope_theta": c.Rope.Theta}
-	if c.Rope.PartialFactor != 1 {
-		rope["partial_rotary_factor"] = c.Rope.PartialFactor
-	}
+	rope := map[string]any{"rope_type": c.Rope.Type, "rope_theta": c.Rope.Theta, "partial_rotary_factor": c.Rope.PartialFactor}
 	switch c.Rope.Type {
 	case RopeLinear:
 		rope["factor"] = c.Rope.Factor
@@ -32,7 +29,14 @@ func (c Config) JSON() ([]byte, error) {
 	if c.BOS >= 0 {
 		out["bos_token_id"] = c.BOS
 	}
-	if c.Family == Qwen3_5 {
+	if c.IntermediateSize == 0 {
+		delete(out, "intermediate_size")
+	}
+	c.moeJSON(out)
+	if c.Family == GLM4MoE {
+		out["attention_bias"], out["use_qk_norm"], out["num_nextn_predict_layers"] = c.QKVBias, c.QKNorm, c.MTPLayers
+	}
+	if c.Family == Qwen3_5 || c.Family == Qwen3_5MoE || c.Family == Qwen3Next {
 		g := c.GDN
 		if g == (GDN{}) {
 			g = GDN{1, 1, 1, 1, 1, SiLU} // required keys, without a layer to use them

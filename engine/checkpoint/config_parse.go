@@ -25,16 +25,31 @@ type modelType struct {
 	family        Family
 	architectures []string // accepted; the first stands in for an absent list
 	parse         func(*fields, *Config)
+	// has lists keys of refusals that the family's own code reads.
+	has []string
 }
+
+var (
+	qwenMoE   = []string{"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers"}
+	sharedMoE = append(slices.Clone(qwenMoE), "shared_expert_intermediate_size")
+	noAuxMoE  = []string{"n_routed_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}
+)
 
 // modelTypes is the dispatch by exact string.
 var modelTypes = map[string]modelType{
-	"llama": {Llama, []string{"LlamaForCausalLM"}, parseLlama},
-	"qwen3": {Qwen3, []string{"Qwen3ForCausalLM"}, parseQwen3},
+	"llama":      {Llama, []string{"LlamaForCausalLM"}, parseLlama, nil},
+	"qwen3":      {Qwen3, []string{"Qwen3ForCausalLM"}, parseQwen3, nil},
+	"qwen3_moe":  {Qwen3MoE, []string{"Qwen3MoeForCausalLM"}, parseQwen3MoE, qwenMoE},
+	"qwen3_next": {Qwen3Next, []string{"Qwen3NextForCausalLM"}, parseQwen35MoE, sharedMoE},
 	"qwen3_5": {Qwen3_5, []string{
-		"Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"}, parseQwen35},
+		"Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"}, parseQwen35, nil},
 	"qwen3_5_text": {Qwen3_5, []string{
-		"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, parseQwen35},
+		"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, parseQwen35, nil},
+	"qwen3_5_moe": {Qwen3_5MoE, []string{
+		"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, parseQwen35MoE, sharedMoE},
+	"qwen3_5_moe_text": {Qwen3_5MoE, []string{
+		"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"}, parseQwen35MoE, sharedMoE},
+	"glm4_moe": {GLM4MoE, []string{"Glm4MoeForCausalLM"}, parseGLM4MoE, append(slices.Clone(noAuxMoE), "attention_bias")},
 }
 
 // ModelTypes returns the values of model_type that ParseConfig accepts, sorted.
@@ -55,12 +70,15 @@ func ParseConfig(text []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	refuseUnsupported(body)
+	refuseUnsupported(body, mt.has)
 	if body != top {
-		refuseUnsupported(top)
+		refuseUnsupported(top, mt.has)
 	}
 	quantizationOf(body, top)
 	c.parseCommon(top, body)
+	if c.IntermediateSize == 0 && !slices.Contains(mt.has, "moe_intermediate_size") {
+		body.integer("intermediate_size", 1, maxWidth)
+	}
 	mt.parse(body, &c)
 	c.checkIDs(body)
 	if err != nil {
@@ -110,7 +128,7 @@ func (c *Config) dispatch(top, body *fields) modelType {
 // parseCommon reads what all families share.
 func (c *Config) parseCommon(top, body *fields) {
 	c.HiddenSize = body.integer("hidden_size", 1, maxWidth)
-	c.IntermediateSize = body.integer("intermediate_size", 1, maxWidth)
+	c.IntermediateSize, _ = body.optInteger("intermediate_size", 1, maxWidth)
 	c.NumLayers = body.integer("num_hidden_layers", 1, maxLayers)
 	c.NumHeads = body.integer("num_attention_heads", 1, maxHeads)
 	c.VocabSize = body.integer("vocab_size", 1, maxVocab)

@@ -1,6 +1,9 @@
 package checkpoint
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // refusal is a key that changes the arithmetic in a way the engine lacks,
 // unless its value is one of those that mean "off".
@@ -51,9 +54,13 @@ var refusals = []refusal{
 	{"is_encoder_decoder", offFalse, "only decoders are supported"},
 }
 
-// refuseUnsupported fails on each feature that the engine lacks.
-func refuseUnsupported(f *fields) {
+// refuseUnsupported fails on each feature that the engine lacks; has lists keys that
+// the family reads itself.
+func refuseUnsupported(f *fields, has []string) {
 	for _, r := range refusals {
+		if slices.Contains(has, r.key) {
+			continue
+		}
 		v := f.raw(r.key)
 		if v == nil || isOff(string(v), r.off) {
 			continue

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,26 @@ func qwen35JSON() obj {
 	maps.Copy(o, obj{"model_type": "qwen3_5_text", "architectures": []string{"Qwen3_5ForCausalLM"}, "num_hidden_layers": 8,
 		"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 8,
 		"linear_conv_kernel_dim": 4, "mtp_num_hidden_layers": 1})
+	return o
+}
+
+func qwen3MoEJSON() obj {
+	o := qwen3JSON()
+	maps.Copy(o, obj{"model_type": "qwen3_moe", "architectures": []string{"Qwen3MoeForCausalLM"}, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24})
+	return o
+}
+
+func qwen35MoEJSON() obj {
+	o := qwen35JSON()
+	maps.Copy(o, obj{"model_type": "qwen3_5_moe_text", "architectures": []string{"Qwen3_5MoeForCausalLM"}, "num_experts": 6, "num_experts_per_tok": 2,
+		"moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "intermediate_size": nil})
+	return o
+}
+
+func glm4MoEJSON() obj {
+	o := llamaJSON()
+	maps.Copy(o, obj{"model_type": "glm4_moe", "architectures": []string{"Glm4MoeForCausalLM"}, "head_dim": 20, "attention_bias": true, "n_routed_experts": 12,
+		"num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1, "n_shared_experts": 2})
 	return o
 }
 
@@ -132,6 +153,18 @@ func TestConfigLayouts(t *testing.T) {
 			c.GDN = GDN{}
 			c.LayerTypes = slices.Repeat([]LayerKind{FullAttention}, 8)
 		}},
+		"experts":               {qwen3MoEJSON(), obj{}, func(*Config) {}},
+		"experts as in newer":   {qwen3MoEJSON(), obj{"num_experts": nil, "num_local_experts": 6}, func(*Config) {}},
+		"experts normalised":    {qwen3MoEJSON(), obj{"norm_topk_prob": true}, func(c *Config) { c.MoE.Normalize = true }},
+		"experts every second":  {qwen3MoEJSON(), obj{"decoder_sparse_step": 2}, func(c *Config) { c.Sparse = []bool{false, true} }},
+		"experts not in some":   {qwen3MoEJSON(), obj{"mlp_only_layers": []int{1}}, func(c *Config) { c.Sparse = []bool{true, false} }},
+		"experts in no layer":   {qwen3MoEJSON(), obj{"mlp_only_layers": []int{0, 1}}, func(c *Config) { c.Sparse = []bool{false, false} }},
+		"experts and shared":    {qwen35MoEJSON(), obj{}, func(*Config) {}},
+		"experts of qwen3.5":    {qwen35MoEJSON(), obj{"norm_topk_prob": false, "num_experts_per_tok": 6}, func(c *Config) { c.MoE.Normalize, c.MoE.PerToken = false, 6 }},
+		"experts in groups":     {glm4MoEJSON(), obj{"topk_group": 3, "routed_scaling_factor": 2.5}, func(c *Config) { c.MoE.KeptGroups, c.MoE.Scale = 3, 2.5 }},
+		"experts without group": {glm4MoEJSON(), obj{"n_group": nil, "topk_group": nil}, func(c *Config) { c.MoE.Groups, c.MoE.KeptGroups = 1, 1 }},
+		"experts by layer":      {glm4MoEJSON(), obj{"mlp_layer_types": []string{"sparse", "dense"}}, func(c *Config) { c.Sparse = []bool{true, false} }},
+		"glm without biases":    {glm4MoEJSON(), obj{"attention_bias": false, "use_qk_norm": true}, func(c *Config) { c.QKVBias, c.QKNorm = false, true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, err := parseValue(t, c.base)
@@ -181,13 +214,14 @@ func TestConfigTyingOfWrapper(t *testing.T) {
 
 // TestConfigRefuses has one bad config for each rule, with the exact error.
 func TestConfigRefuses(t *testing.T) {
-	const known = "known are llama, qwen3, qwen3_5, qwen3_5_text"
+	names := strings.Join(ModelTypes(), ", ")
+	known := "known are " + names
 	for name, c := range map[string]struct {
 		base   obj
 		change obj
 		want   string
 	}{
-		"no model type":      {llamaJSON(), obj{"model_type": nil}, "model_type is missing; it must be one of llama, qwen3, qwen3_5, qwen3_5_text"},
+		"no model type":      {llamaJSON(), obj{"model_type": nil}, "model_type is missing; it must be one of " + names},
 		"unknown model type": {llamaJSON(), obj{"model_type": "qwen3_"}, `model_type is "qwen3_"; this model is not known; ` + known},
 		"model type number":  {llamaJSON(), obj{"model_type": 3}, "model_type is 3; it must be a string"},
 		"other architecture": {llamaJSON(), obj{"architectures": []string{"LlamaForSequenceClassification"}}, `architectures[0] is "LlamaForSequenceClassification"; this architecture is not known; known for model_type "llama" are LlamaForCausalLM`},
@@ -272,7 +306,7 @@ func TestConfigRefusesText(t *testing.T) {
 // FuzzConfig changes configs: what is accepted holds what Config promises and
 // survives being written and read.
 func FuzzConfig(f *testing.F) {
-	for _, o := range []obj{llamaJSON(), qwen3JSON(), qwen35JSON(), {"model_type": "qwen3_5", "text_config": qwen35JSON()}} {
+	for _, o := range []obj{llamaJSON(), qwen3JSON(), qwen35JSON(), qwen3MoEJSON(), qwen35MoEJSON(), glm4MoEJSON(), {"model_type": "qwen3_5", "text_config": qwen35JSON()}} {
 		text, err := json.Marshal(o)
 		require.NoError(f, err)
 		f.Add(text)
@@ -284,7 +318,7 @@ func FuzzConfig(f *testing.F) {
 			require.ErrorAs(t, err, &bad)
 			return
 		}
-		for _, n := range []int{c.HiddenSize, c.IntermediateSize, c.NumLayers, c.NumHeads, c.NumKVHeads, c.HeadDim, c.VocabSize, c.MaxPositions} {
+		for _, n := range []int{c.HiddenSize, c.FeedSize(), c.NumLayers, c.NumHeads, c.NumKVHeads, c.HeadDim, c.VocabSize, c.MaxPositions} {
 			require.Positive(t, n)
 		}
 		require.Zero(t, c.NumHeads%c.NumKVHeads)

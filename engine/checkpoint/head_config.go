@@ -86,9 +86,10 @@ func ParseHeadConfig(text []byte) (HeadConfig, error) {
 	if nested := top.object("transformer_layer_config"); nested != nil {
 		body = nested
 	}
-	refuseUnsupported(body)
+	refuseUnsupported(body, nil)
 	c.Layer.BOS = -1
 	c.Layer.parseCommon(top, body)
+	body.integer("intermediate_size", 1, maxWidth)
 	if c.Kind == HeadEagle3 {
 		c.Layer.ModelType, c.Layer.Family = "llama", Llama
 		parseLlama(body, &c.Layer)

@@ -9,30 +9,34 @@ import (
 
 // traits are what distinguishes the families inside the shared block.
 type traits struct {
-	centered bool // norms multiply by 1 + w
-	qkNorm   bool // per-head norms of q and k
+	centered bool   // norms multiply by 1 + w
+	qkNorm   bool   // per-head norms of q and k
+	fused    bool   // the GDN projections are two, their rows grouped by key head
+	shared   string // name of the expert that all rows get
+	mtp      func(c checkpoint.Config) mtpNames
 }
 
 // block is one decoder layer:
 //
-//	x = x + mixer(norm(x));  x = x + down(silu(gate(norm(x))) * up(norm(x)))
+//	x = x + mixer(norm(x));  x = x + feed(norm(x))
 type block struct {
 	mixNorm, mlpNorm kernels.Norm
 	in, out          kernels.Weight // stacked input projections, output projection
-	gateUp, down     kernels.Weight
+	inBias           kernels.Weight // none without
+	feed             feed
 	attn             *kernels.AttnSpec // exactly one of attn and delta
 	delta            *kernels.DeltaSpec
 	cache            kernels.LayerSpec
 	projCols, mixed  int // widths of the mixer's input and output
 }
 
-// weights returns the bytes that one pass over the block reads.
-func (b *block) params(hidden, inter int) int64 {
-	return int64(b.projCols)*int64(hidden) + int64(b.mixed)*int64(hidden) + 3*int64(hidden)*int64(inter)
+// params returns the parameters that one row reads.
+func (b *block) params(hidden int) int64 {
+	return int64(b.projCols)*int64(hidden) + int64(b.mixed)*int64(hidden) + b.feed.params(hidden)
 }
 
 // loadBlock loads the decoder layer whose tensors start with prefix.
-func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, t traits, rope kernels.Weight) *block {
+func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse bool, t traits, rope kernels.Weight) *block {
 	c := l.src.Config()
 	b := &block{
 		mixNorm: l.norm(prefix+"input_layernorm.weight", c.HiddenSize, t),
@@ -42,15 +46,13 @@ func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, t traits, r
 	case checkpoint.FullAttention:
 		l.loadAttention(b, prefix+"self_attn.", t, rope)
 	case checkpoint.LinearAttention:
-		l.loadDelta(b, prefix+"linear_attn.")
+		l.loadDelta(b, prefix+"linear_attn.", t)
 	default:
 		if l.err == nil {
 			l.err = fmt.Errorf("%s: layer %s has unknown kind %q", l.src.Name(), prefix, kind)
 		}
 	}
-	b.gateUp = l.load(kernels.Matrix, true, c.HiddenSize,
-		part{prefix + "mlp.gate_proj.weight", c.IntermediateSize}, part{prefix + "mlp.up_proj.weight", c.IntermediateSize})
-	b.down = l.matrix(prefix+"mlp.down_proj.weight", c.HiddenSize, c.IntermediateSize)
+	b.feed = l.loadFeed(prefix+"mlp.", sparse, t)
 	return b
 }
 
@@ -72,7 +74,11 @@ func (l *loader) loadAttention(b *block, prefix string, t traits, rope kernels.W
 		QHeads: c.NumHeads, KVHeads: c.NumKVHeads, HeadDim: c.HeadDim,
 		Scale: invSqrt(c.HeadDim), Gated: c.AttnOutputGate, Rope: rope, Rotary: c.RotaryDim(),
 	}
-	if t.qkNorm {
+	if c.QKVBias {
+		b.inBias = l.load(kernels.Vector, false, 1,
+			part{prefix + "q_proj.bias", qRows}, part{prefix + "k_proj.bias", kv}, part{prefix + "v_proj.bias", kv})
+	}
+	if t.qkNorm || c.QKNorm {
 		b.attn.QNorm = l.norm(prefix+"q_norm.weight", c.HeadDim, t)
 		b.attn.KNorm = l.norm(prefix+"k_norm.weight", c.HeadDim, t)
 	}
@@ -80,12 +86,16 @@ func (l *loader) loadAttention(b *block, prefix string, t traits, rope kernels.W
 	b.projCols, b.mixed = qRows+2*kv, q
 }
 
-func (l *loader) loadDelta(b *block, prefix string) {
+func (l *loader) loadDelta(b *block, prefix string, t traits) {
 	c := l.src.Config()
 	g := c.GDN
-	b.in = l.load(kernels.Matrix, false, c.HiddenSize,
-		part{prefix + "in_proj_qkv.weight", g.ConvSize()}, part{prefix + "in_proj_z.weight", g.ValueSize()},
-		part{prefix + "in_proj_b.weight", g.NumVHeads}, part{prefix + "in_proj_a.weight", g.NumVHeads})
+	if t.fused {
+		b.in = l.fusedDelta(prefix)
+	} else {
+		b.in = l.load(kernels.Matrix, false, c.HiddenSize,
+			part{prefix + "in_proj_qkv.weight", g.ConvSize()}, part{prefix + "in_proj_z.weight", g.ValueSize()},
+			part{prefix + "in_proj_b.weight", g.NumVHeads}, part{prefix + "in_proj_a.weight", g.NumVHeads})
+	}
 	b.out = l.matrix(prefix+"out_proj.weight", c.HiddenSize, g.ValueSize())
 	b.delta = &kernels.DeltaSpec{
 		KHeads: g.NumKHeads, VHeads: g.NumVHeads, KDim: g.KDim, VDim: g.VDim, Conv: g.ConvKernel,
@@ -103,48 +113,43 @@ func (l *loader) loadDelta(b *block, prefix string) {
 }
 
 // scratch are the activations that blocks share.
-type scratch struct{ x, proj, mixed, mlp kernels.Buf }
+type scratch struct {
+	x, proj, mixed, mlp kernels.Buf
+	feed                feedScratch
+	bufs                buffers
+}
 
 // newScratch allocates activations for rows rows of any of the blocks.
-func newScratch(be kernels.Backend, rows, hidden, inter int, blocks []*block) (scratch, error) {
-	var s scratch
-	proj, mixed := 0, 0
+func newScratch(be kernels.Backend, rows, hidden int, blocks []*block) (scratch, error) {
+	s := scratch{bufs: buffers{be: be}}
+	proj, mixed, mlp := 0, 0, 0
 	for _, b := range blocks {
-		proj, mixed = max(proj, b.projCols), max(mixed, b.mixed)
+		proj, mixed, mlp = max(proj, b.projCols), max(mixed, b.mixed), max(mlp, b.feed.width)
 	}
-	for _, a := range []struct {
-		dst  *kernels.Buf
-		cols int
-	}{{&s.x, hidden}, {&s.proj, proj}, {&s.mixed, mixed}, {&s.mlp, inter}} {
-		var err error
-		if *a.dst, err = be.Alloc(kernels.Activations, kernels.BF16, rows, a.cols); err != nil {
-			return s, err
-		}
+	s.x, s.proj, s.mixed = s.bufs.alloc(kernels.BF16, rows, hidden), s.bufs.alloc(kernels.BF16, rows, proj), s.bufs.alloc(kernels.BF16, rows, mixed)
+	if mlp > 0 {
+		s.mlp = s.bufs.alloc(kernels.BF16, rows, mlp)
 	}
-	return s, nil
+	s.feed.reserve(&s.bufs, rows, hidden, blocks)
+	if s.bufs.err != nil {
+		s.bufs.free()
+	}
+	return s, s.bufs.err
 }
 
-func (s scratch) free(be kernels.Backend) {
-	for _, b := range []kernels.Buf{s.x, s.proj, s.mixed, s.mlp} {
-		if !b.None() {
-			be.Free(b)
-		}
-	}
-}
+func (s *scratch) free() { s.bufs.free() }
 
 // forward records the block over the rows of b; s.x is read and updated.
-func (bl *block) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s scratch) {
+func (bl *block) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s *scratch) {
 	x := s.x.Top(b.Rows)
 	proj := s.proj.Top(b.Rows).Columns(0, bl.projCols)
 	mixed := s.mixed.Top(b.Rows).Columns(0, bl.mixed)
-	mlp := s.mlp.Top(b.Rows)
-	q.MatMul(proj, bl.in, x, kernels.Linear{In: bl.mixNorm})
+	q.MatMul(proj, bl.in, x, kernels.Linear{In: bl.mixNorm, Bias: bl.inBias})
 	if bl.attn != nil {
 		q.Attend(mixed, proj, c, b, bl.attn)
 	} else {
 		q.Delta(mixed, proj, c, b, bl.delta)
 	}
 	q.MatMul(x, bl.out, mixed, kernels.Linear{Residual: x})
-	q.MatMul(mlp, bl.gateUp, x, kernels.Linear{In: bl.mlpNorm, Act: kernels.SwiGLU})
-	q.MatMul(x, bl.down, mlp, kernels.Linear{Residual: x})
+	bl.feed.forward(q, b.Rows, bl.mlpNorm, s)
 }

@@ -25,6 +25,7 @@ func TestCPUAgainstTransformers(t *testing.T) {
 			theirs := relativeRMS(g.bf16, g.logits)
 			t.Logf("relative RMS deviation %.2g; transformers' own BF16 %.2g", rms, theirs)
 			require.Less(t, rms, 1.5*theirs)
+			requireChoices(t, whole, g)
 
 			r := newRunner(t, be, name)
 			v := r.m.Config.VocabSize
@@ -35,6 +36,30 @@ func TestCPUAgainstTransformers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requireChoices requires the largest logit of each row to be float32's, except where
+// the two largest are closer than what transformers' BF16 moves a logit by. Where it
+// changes a router's choice, that is much, and it need not be in the same row.
+func requireChoices(t *testing.T, have []float32, g golden) {
+	t.Helper()
+	moved := 0.0
+	for i, x := range g.logits {
+		moved = max(moved, math.Abs(float64(g.bf16[i])-float64(x)))
+	}
+	v, ours, theirs := len(g.logits)/len(g.ids), 0, 0
+	for r := range g.ids {
+		row, want := have[r*v:][:v], g.logits[r*v:][:v]
+		i, j := argmax(row), argmax(want)
+		if i != j {
+			ours++
+			require.LessOrEqual(t, float64(want[j]-want[i]), moved, "row %d chooses %d, float32 %d", r, i, j)
+		}
+		if argmax(g.bf16[r*v:][:v]) != j {
+			theirs++
+		}
+	}
+	t.Logf("other choices than float32: %d, transformers' own BF16 %d, of %d", ours, theirs, len(g.ids))
 }
 
 func relativeRMS(have, want []float32) float64 {

@@ -9,9 +9,13 @@ import (
 // families maps a family to its traits; each entry stands in a file of its own
 // with what the family is.
 var families = map[checkpoint.Family]traits{
-	checkpoint.Llama:   llamaTraits,
-	checkpoint.Qwen3:   qwen3Traits,
-	checkpoint.Qwen3_5: qwen35Traits,
+	checkpoint.Llama:      llamaTraits,
+	checkpoint.Qwen3:      qwen3Traits,
+	checkpoint.Qwen3MoE:   qwen3MoETraits,
+	checkpoint.Qwen3Next:  qwen3NextTraits,
+	checkpoint.Qwen3_5:    qwen35Traits,
+	checkpoint.Qwen3_5MoE: qwen35MoETraits,
+	checkpoint.GLM4MoE:    glm4MoETraits,
 }
 
 func traitsOf(c checkpoint.Config) (traits, error) {

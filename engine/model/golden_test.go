@@ -24,6 +24,7 @@ type runner struct {
 	caches kernels.Caches
 	batch  kernels.Batch
 	kept   kernels.Buf
+	out    kernels.Buf // of the MTP module's last pass
 }
 
 func newRunner(t *testing.T, be kernels.Backend, dir string) *runner {
@@ -90,7 +91,7 @@ func (r *runner) run(start int, ids, next []int32) (logits, mtp []float32) {
 		hidden := out.Hidden.Top(len(next))
 		mb := r.tables(start+1, next)
 		h := r.mtp.Forward(q, &mb, r.caches.Layer(len(r.m.Layers())), hidden)
-		mtp = r.read(r.mtp.Logits(q, h))
+		mtp, r.out = r.read(r.mtp.Logits(q, h)), h
 	}
 	require.NoError(r.t, q.Err())
 	return logits, mtp
@@ -107,7 +108,7 @@ func (r *runner) read(b kernels.Buf) []float32 {
 }
 
 type golden struct {
-	ids               []int32
+	ids, chain        []int32 // chain: drafts of the MTP module behind the last row
 	logits, mtp, bf16 []float32
 }
 
@@ -127,13 +128,47 @@ func readGolden(t *testing.T, dir string) golden {
 		case "mtp_logits":
 			g.mtp, err = x.Float32s()
 		case "ids":
-			for b := x.Bytes(); len(b) > 0; b = b[4:] {
-				g.ids = append(g.ids, int32(binary.LittleEndian.Uint32(b)))
-			}
+			g.ids = int32s(x.Bytes())
+		case "mtp_chain":
+			g.chain = int32s(x.Bytes())
 		}
 		require.NoError(t, err)
 	}
 	return g
+}
+
+func int32s(b []byte) (out []int32) {
+	for ; len(b) > 0; b = b[4:] {
+		out = append(out, int32(binary.LittleEndian.Uint32(b)))
+	}
+	return out
+}
+
+// drafts continues the MTP module behind the n rows of its last pass, whose last
+// logits are given, with its own tokens and hidden states.
+func (r *runner) drafts(n, k int, last []float32) []int32 {
+	q := r.be.Queue()
+	hidden, err := r.be.Alloc(kernels.Activations, kernels.BF16, 1, r.mtp.Hidden)
+	require.NoError(r.t, err)
+	q.Copy(hidden, r.out.Slice(n-1, n))
+	out := []int32{int32(argmax(last))}
+	for len(out) < k {
+		b := r.tables(n+len(out), out[len(out)-1:])
+		h := r.mtp.Forward(q, &b, r.caches.Layer(len(r.m.Layers())), hidden)
+		q.Copy(hidden, h)
+		out = append(out, int32(argmax(r.read(r.mtp.Logits(q, h)))))
+	}
+	return out
+}
+
+func argmax(x []float32) int {
+	best := 0
+	for i, v := range x {
+		if v > x[best] {
+			best = i
+		}
+	}
+	return best
 }
 
 // worst returns the largest |have-want| over a row, relative to the row's
@@ -151,7 +186,7 @@ func worst(have, want []float32, vocab int) float64 {
 	return w
 }
 
-var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5"}
+var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "glm4_moe"}
 
 // TestRefAgainstTransformers holds the float64 backend to transformers' float32
 // logits at every position, within 1e-4 of the row's largest.
@@ -176,6 +211,10 @@ func TestRefAgainstTransformers(t *testing.T) {
 				w := worst(mtp, g.mtp, r.m.Config.VocabSize)
 				t.Logf("MTP: largest deviation %.2g", w)
 				require.Less(t, w, 1e-4)
+				if g.chain != nil {
+					v := r.m.Config.VocabSize
+					require.Equal(t, g.chain, r.drafts(len(next), len(g.chain), mtp[len(mtp)-v:]), "draft chain")
+				}
 			}
 		})
 	}

@@ -96,10 +96,7 @@ func (l *loader) tokens(src HeadSource, name string, offsets bool) []int32 {
 
 // mlp loads the MLP of a head's layer.
 func (l *loader) mlp(prefix string) (gateUp, down kernels.Weight) {
-	c := l.src.Config()
-	gateUp = l.load(kernels.Matrix, true, c.HiddenSize,
-		part{prefix + "gate_proj.weight", c.IntermediateSize}, part{prefix + "up_proj.weight", c.IntermediateSize})
-	return gateUp, l.matrix(prefix+"down_proj.weight", c.HiddenSize, c.IntermediateSize)
+	return l.mlpOf(prefix, l.src.Config().IntermediateSize)
 }
 
 // buffers allocates activations, and remembers them, with the first error.

@@ -72,7 +72,7 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	}
 	m.norm = l.norm("model.norm.weight", c.HiddenSize, t)
 	for i, kind := range c.LayerTypes {
-		m.blocks = append(m.blocks, l.loadBlock(fmt.Sprintf("model.layers.%d.", i), kind, t, m.rope))
+		m.blocks = append(m.blocks, l.loadBlock(fmt.Sprintf("model.layers.%d.", i), kind, c.Sparse != nil && c.Sparse[i], t, m.rope))
 	}
 	if o.MTP && HasMTP(src) {
 		m.mtp = l.loadMTP(t, m.rope)
@@ -99,12 +99,13 @@ func (m *Model) Layers() []kernels.LayerSpec {
 // Recurrent reports whether any layer keeps a recurrent state.
 func (m *Model) Recurrent() bool { return m.Config.Has(checkpoint.LinearAttention) }
 
-// StepParams returns the number of parameters that one decode step reads: all
-// matrices of the trunk and the head (embedding rows are gathered).
+// StepParams returns the number of parameters that one decode step of one row reads:
+// all matrices of the trunk and the head (embedding rows are gathered), of a mixture
+// the experts that a row gets.
 func (m *Model) StepParams() int64 {
 	n := int64(m.Config.VocabSize) * int64(m.Config.HiddenSize)
 	for _, b := range m.blocks {
-		n += b.params(m.Config.HiddenSize, m.Config.IntermediateSize)
+		n += b.params(m.Config.HiddenSize)
 	}
 	return n
 }
@@ -131,7 +132,7 @@ func (m *Model) Reserve(rows, logitRows int, taps ...[]int) error {
 	m.release()
 	c := m.Config
 	var err error
-	if m.s, err = newScratch(m.be, rows, c.HiddenSize, c.IntermediateSize, m.blocks); err != nil {
+	if m.s, err = newScratch(m.be, rows, c.HiddenSize, m.blocks); err != nil {
 		return err
 	}
 	for _, a := range []struct {
@@ -152,7 +153,7 @@ func (m *Model) Reserve(rows, logitRows int, taps ...[]int) error {
 }
 
 func (m *Model) release() {
-	m.s.free(m.be)
+	m.s.free()
 	m.taps.free(m.be)
 	for _, b := range []*kernels.Buf{&m.hidden, &m.sel, &m.logits} {
 		if !b.None() {
@@ -179,7 +180,7 @@ func (m *Model) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Caches) Out
 	q.Embed(m.s.x.Top(b.Rows), m.embed, b.Token)
 	m.taps.record(q, m.s.x.Top(b.Rows), 0)
 	for i, bl := range m.blocks {
-		bl.forward(q, b, c.Layer(i), m.s)
+		bl.forward(q, b, c.Layer(i), &m.s)
 		m.taps.record(q, m.s.x.Top(b.Rows), i+1)
 	}
 	out := Output{Hidden: m.hidden.Top(b.Rows), Taps: m.taps.top(b.Rows)}

@@ -1,11 +1,14 @@
 package model
 
 import (
+	"fmt"
+
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/kernels"
 )
 
-// mtpWeights are the parameters of a Qwen3.5 MTP module:
+// mtpWeights are the parameters of an MTP module (DeepSeek-V3, arXiv:2412.19437;
+// the same in GLM and Qwen3.5, with other names):
 //
 //	e = norm(embed(token)); h = norm(hidden)
 //	z = [e ; h] Wfcᵀ;  z -> one full-attention block -> norm = h'
@@ -20,19 +23,37 @@ type mtpWeights struct {
 	ids   []int32 // their tokens; nil: row i is token i
 }
 
-// HasMTP reports whether a source has an MTP module.
+// mtpNames are the names of a module's tensors; layer is the prefix of its block's.
+type mtpNames struct{ embedNorm, hiddenNorm, norm, fc, layer string }
+
+// qwenMTP are the names of the Qwen families.
+func qwenMTP(checkpoint.Config) mtpNames {
+	return mtpNames{"mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight", "mtp.fc.weight", "mtp.layers.0."}
+}
+
+// nextMTP are the names of the DeepSeek and GLM families, which keep the module
+// behind the layers of the trunk.
+func nextMTP(c checkpoint.Config) mtpNames {
+	at := fmt.Sprintf("model.layers.%d.", c.NumLayers)
+	return mtpNames{at + "enorm.weight", at + "hnorm.weight", at + "shared_head.norm.weight", at + "eh_proj.weight", at}
+}
+
+// HasMTP reports whether a source has an MTP module that its family knows.
 func HasMTP(src Source) bool {
-	return src.Config().MTPLayers > 0 && src.Has("mtp.fc.weight")
+	c := src.Config()
+	t := families[c.Family]
+	return c.MTPLayers > 0 && t.mtp != nil && src.Has(t.mtp(c).fc)
 }
 
 func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
-	h := l.src.Config().HiddenSize
+	c := l.src.Config()
+	h, name := c.HiddenSize, t.mtp(c)
 	w := &mtpWeights{
-		embedNorm:  l.norm("mtp.pre_fc_norm_embedding.weight", h, t),
-		hiddenNorm: l.norm("mtp.pre_fc_norm_hidden.weight", h, t),
-		norm:       l.norm("mtp.norm.weight", h, t),
-		fc:         l.matrix("mtp.fc.weight", h, 2*h),
-		block:      l.loadBlock("mtp.layers.0.", checkpoint.FullAttention, t, rope),
+		embedNorm:  l.norm(name.embedNorm, h, t),
+		hiddenNorm: l.norm(name.hiddenNorm, h, t),
+		norm:       l.norm(name.norm, h, t),
+		fc:         l.matrix(name.fc, h, 2*h),
+		block:      l.loadBlock(name.layer, checkpoint.FullAttention, c.MoE.Experts > 0, t, rope),
 	}
 	// Slot p of this layer's cache holds the pair (hidden p-1, token p), so
 	// that it depends on tokens up to p alone and pages can be shared.
@@ -68,7 +89,7 @@ func (m *Model) newMTP(w *mtpWeights, rows, spans int) (*MTP, error) {
 	c := m.Config
 	t := &MTP{m: m, w: w, Hidden: c.HiddenSize, Vocab: w.vocab}
 	var err error
-	if t.s, err = newScratch(m.be, rows, c.HiddenSize, c.IntermediateSize, []*block{w.block}); err != nil {
+	if t.s, err = newScratch(m.be, rows, c.HiddenSize, []*block{w.block}); err != nil {
 		return nil, err
 	}
 	for _, a := range []struct {
@@ -89,7 +110,7 @@ func (m *Model) newMTP(w *mtpWeights, rows, spans int) (*MTP, error) {
 
 // Close frees the activations.
 func (t *MTP) Close() {
-	t.s.free(t.m.be)
+	t.s.free()
 	for _, b := range []kernels.Buf{t.both, t.hidden, t.logits} {
 		t.m.be.Free(b)
 	}
@@ -120,7 +141,7 @@ func (t *MTP) Features(_ kernels.Queue, hidden, _ kernels.Buf) kernels.Buf { ret
 // StepParams returns the parameters that one draft reads: fc, block and head.
 func (t *MTP) StepParams() int64 {
 	c := t.m.Config
-	return 2*int64(c.HiddenSize)*int64(c.HiddenSize) + t.w.block.params(c.HiddenSize, c.IntermediateSize) + int64(t.w.vocab)*int64(c.HiddenSize)
+	return 2*int64(c.HiddenSize)*int64(c.HiddenSize) + t.w.block.params(c.HiddenSize) + int64(t.w.vocab)*int64(c.HiddenSize)
 }
 
 // Forward records the module over the rows of b, whose tokens are the tokens
@@ -133,7 +154,7 @@ func (t *MTP) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden
 	q.Norm(both.Columns(0, h), x, t.w.embedNorm)
 	q.Norm(both.Columns(h, 2*h), hidden, t.w.hiddenNorm)
 	q.MatMul(x, t.w.fc, both, kernels.Linear{})
-	t.w.block.forward(q, b, c, t.s)
+	t.w.block.forward(q, b, c, &t.s)
 	out := t.hidden.Top(b.Rows)
 	q.Norm(out, x, t.w.norm)
 	return out

@@ -46,6 +46,10 @@ func (m *Model) loadMTPHead(l *loader, src HeadSource) *mtpWeights {
 		l.err = err
 		return nil
 	}
+	if t.mtp == nil {
+		l.err = fmt.Errorf("model %s is of family %s, which has no MTP module", m.Name, m.Config.Family)
+		return nil
+	}
 	l.src = mtpSource{src, m.Config}
 	w := l.loadMTP(t, m.rope)
 	w.head, w.vocab = m.lmHead(l, src), src.Head().DraftVocab

@@ -51,9 +51,11 @@ func (r Random) Matrix(name string, rows, cols int) (kernels.Source, error) {
 		g.mean, g.spread = 1, 0.1
 	case strings.HasSuffix(name, "norm.weight") || strings.Contains(name, "pre_fc_norm"):
 		g.spread = 0.1
-		if r.Shape.Family != checkpoint.Qwen3_5 {
+		if !families[r.Shape.Family].centered {
 			g.mean = 1
 		}
+	case strings.HasSuffix(name, ".bias") || strings.HasSuffix(name, "_bias"):
+		g.spread = 0.1
 	case strings.HasSuffix(name, "conv1d.weight"):
 		g.spread = 0.6
 	default:

@@ -37,7 +37,7 @@ func (r Random) OpenHead(name string) (HeadSource, error) {
 		h.ShapeName, h.Seed = r.ShapeName+"/"+name, r.Seed+1
 		return h, nil
 	}
-	c.Layer = dense(family, string(family), t.HiddenSize, t.IntermediateSize, layers, t.NumHeads, t.NumKVHeads, t.HeadDim, t.VocabSize, 1e4, t.RMSEps)
+	c.Layer = dense(family, string(family), t.HiddenSize, t.FeedSize(), layers, t.NumHeads, t.NumKVHeads, t.HeadDim, t.VocabSize, 1e4, t.RMSEps)
 	h := randomHead{Random: r, c: c}
 	h.Shape, h.ShapeName, h.Seed = c.Layer, r.ShapeName+"/"+name, r.Seed+1
 	return h, nil

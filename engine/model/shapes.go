@@ -36,6 +36,15 @@ var shapes = map[string]func() checkpoint.Config{
 	"wide-4096": func() checkpoint.Config {
 		return hybrid(4096, 12288, 4, 32, 8, 128, checkpoint.GDN{NumKHeads: 16, NumVHeads: 32, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 32768, 1e6)
 	},
+	"qwen3-30b-a3b": func() checkpoint.Config {
+		c := dense(checkpoint.Qwen3MoE, "qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, 1e6, 1e-6)
+		return sparse(c, checkpoint.MoE{Experts: 128, PerToken: 8, Size: 768, Normalize: true})
+	},
+	"qwen3.6-35b-a3b": func() checkpoint.Config {
+		c := hybrid(2048, 0, 40, 16, 2, 256, checkpoint.GDN{NumKHeads: 16, NumVHeads: 32, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 248320, 1e7)
+		c.Family, c.ModelType = checkpoint.Qwen3_5MoE, "qwen3_5_moe_text"
+		return sparse(c, checkpoint.MoE{Experts: 256, PerToken: 8, Size: 512, SharedSize: 512, SharedGate: true, Normalize: true})
+	},
 	"embedded": func() checkpoint.Config {
 		return hybrid(192, 448, 20, 4, 2, 64, checkpoint.GDN{NumKHeads: 2, NumVHeads: 4, KDim: 64, VDim: 64, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 4096, 1e5)
 	},
@@ -62,6 +71,13 @@ func dense(f checkpoint.Family, modelType string, hidden, inter, layers, heads, 
 		LayerTypes: slices.Repeat([]checkpoint.LayerKind{checkpoint.FullAttention}, layers),
 		BOS:        -1,
 	}
+}
+
+// sparse makes all layers mixtures with a softmax router.
+func sparse(c checkpoint.Config, m checkpoint.MoE) checkpoint.Config {
+	m.Score, m.Groups, m.KeptGroups, m.Scale = checkpoint.Softmax, 1, 1, 1
+	c.MoE, c.Sparse, c.TieEmbeddings = m, slices.Repeat([]bool{true}, c.NumLayers), false
+	return c
 }
 
 func hybrid(hidden, inter, layers, heads, kv, dim int, g checkpoint.GDN, vocab int, theta float64) checkpoint.Config {

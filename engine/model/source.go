@@ -31,7 +31,7 @@ var _ Source = Checkpoint{}
 
 // Matrix implements Source. Dimensions of size one are ignored when shapes are
 // compared, so that a vector [N] and a convolution [C, 1, K] are found as
-// [1, N] and [C, K].
+// [1, N] and [C, K], and a stack of matrices [E, N, K] as [E*N, K].
 func (c Checkpoint) Matrix(name string, rows, cols int) (kernels.Source, error) {
 	t, err := c.Tensor(name)
 	if err != nil {
@@ -80,6 +80,9 @@ func sameShape(shape []int, rows, cols int) bool {
 			have = append(have, d)
 		}
 	}
+	if len(have) == 3 { // a stack of matrices
+		have = []int{have[0] * have[1], have[2]}
+	}
 	want := dims(rows, cols)
 	if len(have) != len(want) {
 		return false
@@ -126,6 +129,17 @@ func (l *loader) load(use kernels.Use, paired bool, cols int, parts ...part) ker
 		names[i] = p.name
 	}
 	t.Name = strings.Join(names, "+")
+	if use == kernels.Bank {
+		t.Name = names[0]
+		if len(names) > 1 {
+			t.Name += "+..."
+		}
+	}
+	return l.take(t, names...)
+}
+
+// take gives a tensor made of the named ones to the backend.
+func (l *loader) take(t kernels.Tensor, names ...string) kernels.Weight {
 	w, err := l.be.Load(t)
 	for _, n := range names {
 		if e := l.src.Done(n); err == nil {
@@ -144,6 +158,16 @@ type part struct {
 // matrix loads one [rows, cols] weight.
 func (l *loader) matrix(name string, rows, cols int) kernels.Weight {
 	return l.load(kernels.Matrix, false, cols, part{name, rows})
+}
+
+// mlpOf loads an MLP of a width.
+func (l *loader) mlpOf(prefix string, width int) (gateUp, down kernels.Weight) {
+	return l.mlpUp(prefix, width), l.matrix(prefix+"down_proj.weight", l.src.Config().HiddenSize, width)
+}
+
+// mlpUp loads its first half.
+func (l *loader) mlpUp(prefix string, width int) kernels.Weight {
+	return l.load(kernels.Matrix, true, l.src.Config().HiddenSize, part{prefix + "gate_proj.weight", width}, part{prefix + "up_proj.weight", width})
 }
 
 // vector loads n values.

@@ -3,6 +3,7 @@ package metamorphic
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"exacta.dev/exacta/engine/sample"
@@ -100,6 +101,15 @@ func newRequest(r *rand.Rand, vocab int, shared []int32) Request {
 		q.Params = sample.Params{RepetitionPenalty: 1 + r.Float32(), PresencePenalty: r.Float32(), FrequencyPenalty: r.Float32()}
 	}
 	return q
+}
+
+// Without replaces the drafters that a model lacks by ngram.
+func (p *Program) Without(drafters ...string) {
+	for i := range p.Requests {
+		if slices.Contains(drafters, p.Requests[i].Drafter) {
+			p.Requests[i].Drafter = "ngram"
+		}
+	}
 }
 
 // String prints the program so that a failure can be read and run again.

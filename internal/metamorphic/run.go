@@ -174,6 +174,9 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 	}
 	drafters := map[string]engine.Drafter{"oracle": o}
 	for name, st := range Strategies(s.Heads) {
+		if !slices.ContainsFunc(p.Requests, func(r Request) bool { return r.Drafter == name }) {
+			continue
+		}
 		if t, ok := st.(*draft.MTPTree); ok {
 			t.Sample = p.Seed%2 == 0 // its trees are then drawn with the target's noise
 		}

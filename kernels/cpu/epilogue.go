@@ -2,11 +2,14 @@ package cpu
 
 import "exacta.dev/exacta/kernels"
 
-// finish applies activation and residual to columns [c0, c1) of rows [r, r+n)
+// finish applies bias, activation and residual to columns [c0, c1) of rows [r, r+n)
 // and rounds them into dst.
 func (w *worker) finish(o *matmulOp, r, n, c0, c1 int, acc []float32, stride int) {
 	for i := range n {
 		a := acc[i*stride : i*stride+c1-c0]
+		if o.bias != nil {
+			w.set.Add(a, o.bias[c0:c1])
+		}
 		switch o.act {
 		case kernels.SiLU:
 			w.set.SiLU(a, a)

@@ -33,6 +33,7 @@ type matmulOp struct {
 	dst, x, res view
 	w           *weight
 	in          norm
+	bias        []float32 // nil is none
 	act         kernels.Act
 	direct      bool // the primitive writes to dst itself
 	stream      bool // the panels come from memory
@@ -55,6 +56,7 @@ func (q *queue) MatMul(dst kernels.Buf, w kernels.Weight, x kernels.Buf, l kerne
 		o.res = q.view(op, "residual", l.Residual)
 	}
 	o.in = q.normOf(op, l.In, o.x.cols)
+	o.bias = q.biasOf(&o, l)
 	if q.off() || !q.matmulFits(&o) {
 		return
 	}
@@ -68,6 +70,25 @@ func (q *queue) MatMul(dst kernels.Buf, w kernels.Weight, x kernels.Buf, l kerne
 	o.plan(q)
 	q.list.matmuls = append(q.list.matmuls, o)
 	q.push(opMatMul, false, len(q.list.matmuls)-1)
+}
+
+// biasOf resolves the bias of a product, whose dst has been resolved.
+func (q *queue) biasOf(o *matmulOp, l kernels.Linear) []float32 {
+	if l.Bias.None() || q.off() {
+		return nil
+	}
+	w := q.weightOf("matmul", l.Bias, kernels.Vector)
+	switch {
+	case w == nil:
+		return nil
+	case l.Act == kernels.SwiGLU:
+		q.bad("matmul %s: SwiGLU has no bias", o.w.name)
+		return nil
+	case l.BiasFrom < 0 || l.BiasFrom+o.dst.cols > len(w.values):
+		q.bad("matmul %s: bias %s has %d elements, columns %d+%d were asked for", o.w.name, w.name, len(w.values), l.BiasFrom, o.dst.cols)
+		return nil
+	}
+	return w.values[l.BiasFrom:][:o.dst.cols]
 }
 
 func overlap(a, b kernels.Buf) bool {
@@ -116,7 +137,7 @@ func (o *matmulOp) plan(q *queue) {
 		o.block = min(rows, wideBlock(o.w.cols))
 		wide = o.block * wideStride(o.w.cols)
 	}
-	o.direct = o.dst.kind == kernels.F32 && o.act == kernels.Identity && o.res.none() && !o.w.paired
+	o.direct = o.dst.kind == kernels.F32 && o.act == kernels.Identity && o.bias == nil && o.res.none() && !o.w.paired
 	n := needs{}
 	acc := min(o.block, rows) * o.group * halfRows
 	normed := 0

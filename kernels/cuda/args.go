@@ -54,7 +54,7 @@ type normArgs struct {
 type matMulArgs struct {
 	env
 	dst, res, x         view
-	w, meta, nw         driver.Ptr
+	w, meta, nw, bias   driver.Ptr
 	rows, n, k          int32
 	act, dstF32, resF32 int32
 	group, centered     int32

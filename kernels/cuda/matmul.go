@@ -2,7 +2,10 @@
 
 package cuda
 
-import "exacta.dev/exacta/kernels"
+import (
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cuda/driver"
+)
 
 // Tiles of the matrix product: outputs of a block, and its rows of x.
 const (
@@ -39,6 +42,9 @@ func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kerne
 			act: int32(l.Act), dstF32: flag(d.kind == kernels.F32),
 			group: n.group, centered: n.centered, eps: n.eps, scaled: int32(w.group),
 		}
+		if !l.Bias.None() {
+			a.bias = q.bias(l, cols)
+		}
 		if !l.Residual.None() {
 			r := q.float(l.Residual, "residual", d.rows, cols)
 			a.res, a.resF32 = r.view(), flag(r.kind == kernels.F32)
@@ -61,6 +67,19 @@ func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kerne
 		c.MACs += uint64(d.rows) * uint64(w.rows) * uint64(w.cols)
 		c.WeightBytes += uint64(w.bytes)
 	})
+}
+
+// bias resolves the elements that a product of cols columns adds.
+func (q *queue) bias(l kernels.Linear, cols int) driver.Ptr {
+	w := q.weight(l.Bias, kernels.Vector, "bias")
+	switch {
+	case q.bad != nil:
+	case l.Act == kernels.SwiGLU:
+		q.fail("bias %s with SwiGLU, which has none", w.name)
+	case l.BiasFrom < 0 || l.BiasFrom+cols > w.rows*w.cols:
+		q.fail("bias %s has %d elements; columns %d+%d were asked for", w.name, w.rows*w.cols, l.BiasFrom, cols)
+	}
+	return w.ptr + driver.Ptr(4*l.BiasFrom)
 }
 
 // matMulKernel picks a form of the product: its tile of rows, whether operands can

@@ -54,7 +54,7 @@ func (r *recorder) Norm(dst, x kernels.Buf, n kernels.Norm) {
 func (r *recorder) MatMul(dst kernels.Buf, w kernels.Weight, x kernels.Buf, l kernels.Linear) {
 	o := &operands{be: r.be}
 	d, m, s := o.buf(dst, "dst"), o.weight(w, "w"), o.buf(x, "x")
-	l.In = o.norm(l.In, "input norm")
+	l.In, l.Bias = o.norm(l.In, "input norm"), o.weight(l.Bias, "bias")
 	l.Residual = o.optional(l.Residual, "residual")
 	r.record("matmul", o, func(q kernels.Queue) { q.MatMul(d, m, s, l) })
 }

@@ -58,7 +58,36 @@ func testMatMul(t *testing.T, s suite) {
 		r.q.MatMul(res, w, x, kernels.Linear{Residual: res})
 		r.same(kernels.BF16, r.bytes(dst), r.bytes(res), "residual in place")
 	})
+	t.Run("Bias", func(t *testing.T) { testBias(t, s) })
 	t.Run("NaN", func(t *testing.T) { testMatMulNaN(t, s) })
+}
+
+// testBias compares products with a bias with ref, and rows with rows alone; the bias
+// is part of a longer one.
+func testBias(t *testing.T, s suite) {
+	const rows, n, k = 67, 200, 96
+	record := func(r *rig) (w kernels.Weight, x kernels.Buf, l kernels.Linear) {
+		w, x = r.matrix(n, k), r.put(kernels.BF16, rows, k, r.normal(rows*k, 1))
+		l = kernels.Linear{Bias: r.vector(n+7, -1, 1), BiasFrom: 5, Act: kernels.Sigmoid, Residual: r.put(kernels.F32, rows, n, r.normal(rows*n, 1))}
+		return w, x, l
+	}
+	s.judge(t, 20, boundF32, rows, "bias", func(r *rig) kernels.Buf {
+		w, x, l := record(r)
+		dst := r.alloc(kernels.F32, rows, n)
+		r.q.MatMul(dst, w, x, l)
+		return dst
+	})
+	s.judge(t, 21, boundBF16, rows, "bias alone", func(r *rig) kernels.Buf {
+		w, x, l := record(r)
+		l.Act, l.Residual = kernels.Identity, kernels.Buf{}
+		dst := r.alloc(kernels.BF16, rows, n)
+		r.q.MatMul(dst, w, x, l)
+		return dst
+	})
+	r := s.rig(t, 22)
+	w, x, l := record(r)
+	l.Residual = kernels.Buf{}
+	r.rowsAlone(rows, r.alloc(kernels.F32, rows, n), func(dst kernels.Buf, from, to int) { r.q.MatMul(dst, w, x.Slice(from, to), l) })
 }
 
 // epilogue is a way to surround a product.

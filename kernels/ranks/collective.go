@@ -31,11 +31,27 @@ func (be *Backend) matmul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l *k
 		err = fmt.Errorf("residual is %s [%d, %d], dst [%d, %d]", res.Kind, res.Rows, res.Cols, dst.Rows, n)
 	case dst.ID == x.ID && overlap(dst, x):
 		err = errors.New("dst and x overlap")
+	case !l.Bias.None():
+		err = be.bias(l, int(n))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("matmul %s: %w", w.name, err)
 	}
 	return w, nil
+}
+
+// bias checks a bias as a whole.
+func (be *Backend) bias(l *kernels.Linear, cols int) error {
+	w, err := be.weight("bias", l.Bias, kernels.Vector)
+	switch {
+	case err != nil:
+		return err
+	case l.Act == kernels.SwiGLU:
+		return errors.New("SwiGLU has no bias")
+	case l.BiasFrom < 0 || l.BiasFrom+cols > w.rows*w.cols:
+		return fmt.Errorf("bias %s has %d elements, columns %d+%d were asked for", w.name, w.rows*w.cols, l.BiasFrom, cols)
+	}
+	return nil
 }
 
 func overlap(a, b kernels.Buf) bool {
@@ -57,7 +73,8 @@ func (q *queue) MatMul(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l kerne
 		return
 	}
 	if from, to := w.share(be.rank); from < to {
-		l.In = be.norm(l.In)
+		l.In, l.Bias = be.norm(l.In), be.replica(l.Bias)
+		l.BiasFrom += from
 		if !l.Residual.None() {
 			l.Residual = l.Residual.Columns(from, to)
 		}

@@ -139,6 +139,7 @@ type product struct {
 	dst, x, residual view
 	w                *weight
 	in               norm
+	bias             []float64 // nil is none
 	act              kernels.Act
 }
 
@@ -164,6 +165,9 @@ func (be *Backend) product(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l k
 	}
 	m.x = o.kind(x, "x", kernels.BF16, m.dst.rows, m.w.cols)
 	m.in = o.norm(l.In, m.w.cols, "input norm")
+	if !l.Bias.None() {
+		m.bias = o.bias(l, cols)
+	}
 	if !l.Residual.None() {
 		m.residual = o.view(l.Residual, "residual")
 		o.shape(m.residual, "residual", m.dst.rows, cols)
@@ -172,6 +176,22 @@ func (be *Backend) product(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l k
 		}
 	}
 	return m, o.err
+}
+
+// bias resolves the elements that a product of cols columns adds.
+func (o *operands) bias(l kernels.Linear, cols int) []float64 {
+	w := o.weight(l.Bias, kernels.Vector, "bias")
+	switch {
+	case o.err != nil:
+		return nil
+	case l.Act == kernels.SwiGLU:
+		o.fail("bias %s with SwiGLU, which has none", w.name)
+		return nil
+	case l.BiasFrom < 0 || l.BiasFrom+cols > len(w.data):
+		o.fail("bias %s has %d elements; columns %d+%d were asked for", w.name, len(w.data), l.BiasFrom, cols)
+		return nil
+	}
+	return w.data[l.BiasFrom:][:cols]
 }
 
 func (m *product) run(be *Backend) error {
@@ -214,6 +234,9 @@ func (m *product) finish(i int, y []float64) {
 	d := m.dst.floats(i)
 	for j := range d {
 		v := y[j]
+		if m.bias != nil {
+			v += m.bias[j]
+		}
 		if m.act == kernels.SwiGLU {
 			v = silu(v) * y[len(d)+j]
 		} else {

@@ -12,6 +12,7 @@ struct MatMulArgs {
 	const u16* w;    // [n, k]; paired: [2n, k], gates first; or tiles of 4 bits
 	const u32* meta; // of 4 bits: scales and zero points
 	const float* nw; // null: no norm
+	const float* bias; // null: none
 	i32 rows, n, k;
 	i32 act, dst_f32, res_f32;
 	i32 group, centered;
@@ -168,6 +169,7 @@ template <int NT, bool WIDE, bool PAIRED, class W> INLINE void matmul_tile(const
 #pragma unroll
 		for (int c = 0; c < 4; c++) {
 			float y = acc[0][j][c];
+			if (a.bias) y += a.bias[min(out + c / 2 * 8, a.n - 1)];
 			y = PAIRED ? silu(y) * acc[PAIRED][j][c] : activate(a.act, y);
 			store(a, row0 + j * 8 + 2 * t + c % 2, out + c / 2 * 8, y);
 		}

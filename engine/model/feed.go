@@ -1,0 +1,168 @@
+package model
+
+import (
+	"fmt"
+	"io"
+
+	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/kernels"
+)
+
+// feed is the second half of a decoder layer: an MLP, or a mixture of experts with
+// or without an expert that all rows get.
+type feed struct {
+	gateUp, down kernels.Weight // the MLP, or the expert of all rows; none without
+	width        int            // inside it
+	moe          *mixture       // nil: the MLP alone
+}
+
+// mixture are the routed experts of a layer:
+//
+//	y = sum over the chosen experts e of w_e * down_e(silu(gate_e(x)) * up_e(x))
+//
+// to which the expert of all rows is added, times sigmoid(gate(x)) if it has a gate.
+type mixture struct {
+	router        kernels.Weight
+	route         kernels.RouteSpec
+	experts, size int
+	up, down      kernels.Weight // banks
+	gate          kernels.Weight // of the expert of all rows, whose down is then a bank of one
+}
+
+// params returns the parameters that a row reads.
+func (f *feed) params(hidden int) int64 {
+	n := 3 * int64(hidden) * int64(f.width)
+	if m := f.moe; m != nil {
+		n += int64(hidden) * (int64(m.experts) + 3*int64(m.route.K)*int64(m.size))
+	}
+	return n
+}
+
+// loadFeed loads the feed-forward part whose tensors start with prefix.
+func (l *loader) loadFeed(prefix string, sparse bool, t traits) feed {
+	c := l.src.Config()
+	if !sparse {
+		f := feed{width: c.IntermediateSize}
+		f.gateUp, f.down = l.mlpOf(prefix, c.IntermediateSize)
+		return f
+	}
+	e := c.MoE
+	m := &mixture{
+		router: l.matrix(prefix+"gate.weight", e.Experts, c.HiddenSize), experts: e.Experts, size: e.Size,
+		route: kernels.RouteSpec{K: e.PerToken, Groups: e.Groups, Kept: e.KeptGroups, Normalize: e.Normalize, Scale: float32(e.Scale)},
+	}
+	if e.Score == checkpoint.SigmoidTopK {
+		m.route.Score = kernels.ScoreSigmoid
+		m.route.Bias = l.vector(prefix+"gate.e_score_correction_bias", e.Experts)
+	}
+	m.up = l.bank(prefix+"experts.", []string{"gate", "up"}, e.Experts, e.Size, c.HiddenSize)
+	m.down = l.bank(prefix+"experts.", []string{"down"}, e.Experts, c.HiddenSize, e.Size)
+	f := feed{width: e.SharedSize, moe: m}
+	switch {
+	case e.SharedSize == 0:
+	case e.SharedGate:
+		at := prefix + t.shared
+		f.gateUp = l.mlpUp(at+".", e.SharedSize)
+		f.down = l.load(kernels.Bank, false, e.SharedSize, part{at + ".down_proj.weight", c.HiddenSize})
+		m.gate = l.matrix(at+"_gate.weight", 1, c.HiddenSize)
+	default:
+		f.gateUp, f.down = l.mlpOf(prefix+t.shared+".", e.SharedSize)
+	}
+	return f
+}
+
+// bank loads the experts' projections of those names, each [rows, cols]: from one
+// tensor an expert and projection, or from one stack of all [experts, rows, cols],
+// in which the rows of gate and up follow each other within an expert.
+func (l *loader) bank(prefix string, names []string, experts, rows, cols int) kernels.Weight {
+	if l.err != nil {
+		return kernels.Weight{}
+	}
+	stack := prefix + names[0] + "_proj"
+	if len(names) == 2 {
+		stack = prefix + "gate_up_proj"
+	}
+	paired := len(names) == 2
+	if !l.src.Has(stack) {
+		var parts []part
+		for e := range experts {
+			for _, n := range names {
+				parts = append(parts, part{fmt.Sprintf("%s%d.%s_proj.weight", prefix, e, n), rows})
+			}
+		}
+		return l.load(kernels.Bank, paired, cols, parts...)
+	}
+	src, err := l.src.Matrix(stack, experts*len(names)*rows, cols)
+	if err != nil {
+		l.err = err
+		return kernels.Weight{}
+	}
+	t := kernels.Tensor{Name: stack, Use: kernels.Bank, Paired: paired}
+	size := int64(rows * cols * src.DType.Size())
+	for i := range experts * len(names) {
+		p := src
+		p.Rows, p.Name = rows, fmt.Sprintf("%s[%d]", stack, i/len(names))
+		p.Data = io.NewSectionReader(src.Data, int64(i)*size, size)
+		t.Parts = append(t.Parts, p)
+	}
+	return l.take(t, stack)
+}
+
+// feedScratch are the activations of mixtures of experts.
+type feedScratch struct {
+	normed, up        kernels.Buf // [rows, hidden]; [rows * K, size]
+	logits, sum, gate kernels.Buf // F32 [rows, experts]; [rows, hidden]; [rows, 1]
+	weights, ids      kernels.Buf // F32 and I32 [rows, K]
+	zeros             kernels.Buf // I32 [rows, 1]: the expert of all rows
+}
+
+// reserve allocates what any of the blocks needs; nothing if none is a mixture.
+func (s *feedScratch) reserve(b *buffers, rows, hidden int, blocks []*block) {
+	k, up, experts := 0, 0, 0
+	for _, bl := range blocks {
+		if m := bl.feed.moe; m != nil {
+			k, up, experts = max(k, m.route.K), max(up, m.size), max(experts, m.experts)
+		}
+	}
+	if k == 0 {
+		return
+	}
+	s.normed, s.up = b.alloc(kernels.BF16, rows, hidden), b.alloc(kernels.BF16, rows*k, up)
+	s.logits, s.sum, s.gate = b.alloc(kernels.F32, rows, experts), b.alloc(kernels.F32, rows, hidden), b.alloc(kernels.F32, rows, 1)
+	s.weights, s.ids, s.zeros = b.alloc(kernels.F32, rows, k), b.alloc(kernels.I32, rows, k), b.alloc(kernels.I32, rows, 1)
+}
+
+// forward records the feed-forward part over n rows; x is read and updated.
+func (f *feed) forward(q kernels.Queue, n int, norm kernels.Norm, s *scratch) {
+	x := s.x.Top(n)
+	var mlp kernels.Buf
+	if f.width > 0 {
+		mlp = s.mlp.Top(n).Columns(0, f.width)
+	}
+	m := f.moe
+	if m == nil {
+		q.MatMul(mlp, f.gateUp, x, kernels.Linear{In: norm, Act: kernels.SwiGLU})
+		q.MatMul(x, f.down, mlp, kernels.Linear{Residual: x})
+		return
+	}
+	k := m.route.K
+	normed, logits, up := s.feed.normed.Top(n), s.feed.logits.Top(n).Columns(0, m.experts), s.feed.up.Top(n*k).Columns(0, m.size)
+	ids, weights, sum := s.feed.ids.Top(n).Columns(0, k), s.feed.weights.Top(n).Columns(0, k), s.feed.sum.Top(n)
+	q.Norm(normed, x, norm)
+	q.MatMul(logits, m.router, normed, kernels.Linear{})
+	q.Route(ids, weights, logits, &m.route)
+	q.Experts(up, m.up, normed, ids, kernels.SwiGLU)
+	if f.width == 0 {
+		q.Mix(x, m.down, up, ids, weights, x)
+		return
+	}
+	q.Mix(sum, m.down, up, ids, weights, x)
+	q.MatMul(mlp, f.gateUp, normed, kernels.Linear{Act: kernels.SwiGLU})
+	if m.gate.None() {
+		q.MatMul(x, f.down, mlp, kernels.Linear{Residual: sum})
+		return
+	}
+	gate := s.feed.gate.Top(n)
+	q.MatMul(gate, m.gate, normed, kernels.Linear{Act: kernels.Sigmoid})
+	q.Mix(x, f.down, mlp, s.feed.zeros.Top(n), gate, sum)
+}
