@@ -29,7 +29,7 @@ func (m *Model) Trunk(layers, rows, spans int) (*Trunk, error) {
 	h := m.Config.HiddenSize
 	t := &Trunk{m: m, blocks: m.blocks[:layers], bufs: buffers{be: m.be}}
 	var err error
-	if t.s, err = newScratch(m.be, rows, h, m.Config.IntermediateSize, t.blocks); err == nil {
+	if t.s, err = newScratch(m.be, rows, h, t.blocks); err == nil {
 		t.ids, err = m.be.Alloc(kernels.Tables, kernels.I32, rows, 1)
 	}
 	t.last, t.normed = t.bufs.alloc(kernels.BF16, spans, h), t.bufs.alloc(kernels.BF16, spans, h)
@@ -46,7 +46,7 @@ func (m *Model) Trunk(layers, rows, spans int) (*Trunk, error) {
 
 // Close frees the activations.
 func (t *Trunk) Close() {
-	t.s.free(t.m.be)
+	t.s.free()
 	t.bufs.free()
 	if !t.ids.None() {
 		t.m.be.Free(t.ids)
@@ -64,7 +64,7 @@ func (t *Trunk) Run(q kernels.Queue, b *kernels.Batch, layer func(i int) kernels
 	}
 	q.Embed(t.s.x.Top(b.Rows), t.m.embed, ids)
 	for i, bl := range t.blocks {
-		bl.forward(q, b, layer(i), t.s)
+		bl.forward(q, b, layer(i), &t.s)
 	}
 	t.rows = b.Rows
 }
