@@ -164,7 +164,7 @@ func TestOpenRefuses(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"unknown model": {map[string]string{"config.json": `{"model_type":"mamba"}`}, `config.json: model_type is "mamba"; this model is not known; known are llama, qwen3, qwen3_5, qwen3_5_text`},
+		"unknown model": {map[string]string{"config.json": `{"model_type":"mamba"}`}, `config.json: model_type is "mamba"; this model is not known; known are ` + strings.Join(ModelTypes(), ", ")},
 		"no weights":    {nil, "neither model.safetensors nor model.safetensors.index.json is there"},
 		"empty":         {map[string]string{"model.safetensors": ""}, "model.safetensors: file has 0 bytes; a safetensors file begins with 8 bytes of header length"},
 		"truncated":     {map[string]string{"model.safetensors": good[:len(good)-1]}, `model.safetensors: tensor "a" ends at byte 4 of the data, which has 3: the file is truncated or its header wrong`},
