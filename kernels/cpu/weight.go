@@ -147,6 +147,9 @@ func (b *Backend) loadBank(w *weight, t kernels.Tensor) (err error) {
 	if w.mem, err = b.mem.alloc(kernels.Weights, size*len(experts)); err != nil {
 		return fmt.Errorf("load %s: %w", t.Name, err)
 	}
+	if b.plan {
+		return nil
+	}
 	for i, x := range w.bank {
 		x.packed = unsafe.Add(w.mem.ptr(), i*size)
 		if err := packPanels(x, experts[i], len(b.pool.workers), b.set); err != nil {
