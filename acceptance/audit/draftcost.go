@@ -93,6 +93,23 @@ func (d *draftCost) learn(r *engine.Record) {
 	d.byK[sizeOf(r)] = work
 }
 
+// pauses knows the requests whose last step was a decode step that planned no
+// drafts. The engine tells a drafter with caches of such steps later, of several at
+// once, so what they and the step after them cost depends on how many there were.
+type pauses map[string]bool
+
+// loose takes the next record of a request, and reports whether its drafting is not
+// a function of its own drafts.
+func (p pauses) loose(r *engine.Record) bool {
+	now, before := r.Phase == engine.Decode && r.KPlanned == 0, p[r.Request]
+	if now {
+		p[r.Request] = true
+	} else {
+		delete(p, r.Request)
+	}
+	return now || before
+}
+
 // draftSize is what the cost of a draft is a function of: the drafts on the
 // longest path, and all of them.
 type draftSize struct{ k, nodes int32 }

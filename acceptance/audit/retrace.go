@@ -84,9 +84,11 @@ func (c *Case) again(ctx context.Context, co *course) (*retrace, error) {
 	req.Received, req.steps = slices.Clone(co.tokens), slices.Clone(co.steps)
 	slices.SortStableFunc(req.steps, func(a, b step) int { return int(a.position - b.position) })
 	t := &retrace{fixed: true}
-	cost := c.cost(co.req)
+	cost, paused := c.cost(co.req), pauses{}
 	err := c.Lab.Again(ctx, []*Request{&req}, engine.RecorderFunc(func(r *engine.Record) error {
-		cost.learn(r)
+		if !paused.loose(r) {
+			cost.learn(r)
+		}
 		if r.NextKind == engine.NextNone {
 			return nil
 		}
