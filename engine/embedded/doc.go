@@ -7,7 +7,7 @@
 // that were not in training, and MODEL_CARD.md with the figures. It is deep and narrow with a small vocabulary, so that one
 // draft (the MTP layer and the LM head) reads at most 0.14 of the bytes of a step of the trunk.
 //
-// The folder heads has draft heads that were trained for it: EAGLE-3, Medusa and DFlash, each in the layout in which such heads
+// The folder heads has draft heads that were trained for it: EAGLE-3, Medusa, DFlash and DSpark, each in the layout in which such heads
 // are published, so that strategies that need one work with nothing fetched either.
 //
 // FS returns the folder as a file system. The engine reads it exactly as it reads a folder on disk: nothing in this package

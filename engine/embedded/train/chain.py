@@ -10,11 +10,22 @@ class Chain:
     """Draft steps over rows of T starts. Step j of start p is slot p+j+1 of the cache: the pair (hidden, token p+j+1)."""
 
     def __init__(self, m, T, device, steps=5):
-        self.m, self.T, self.device = m, T, device
+        self.m = m
+        self.set_up(T, device, m.cfg, m.dtype, steps)
+
+    def set_up(self, T, device, cfg, dtype, steps):
+        """Compiles the pieces around attention, for rows of T starts."""
+        self.T, self.device, self.unfused = T, device, device != "cuda"
         comp = compiled(device)
-        self.pre, self.post = comp(self._pre), comp(self._post)
-        self.tables = [M.rope_tables(torch.arange(T, device=device) + j, m.cfg, m.dtype) for j in range(steps)]
+        self.fast = (comp(self._pre), comp(self._post))
+        self.pre, self.post = self.fast
+        self.tables = [M.rope_tables(torch.arange(T, device=device) + j, cfg, dtype) for j in range(steps)]
         self.masks, self.flex = {}, None
+
+    def plain(self, on):
+        """Runs without compiled pieces, or with them again."""
+        self.pre, self.post = (self._pre, self._post) if on else self.fast
+        self.unfused = on or self.device != "cuda"
 
     def _pre(self, ids, h, cos, sin):
         layer = self.m.mtp.layers[0]
@@ -33,7 +44,7 @@ class Chain:
             r = H // past[0][0].shape[2]
             k, v = (t.repeat_interleave(r, 2).transpose(1, 2) for t in past[0])
             return F.scaled_dot_product_attention(q.transpose(1, 2), k, v, is_causal=True).transpose(1, 2).reshape(B, n, H * d)
-        if self.device != "cuda":
+        if self.unfused:
             return M.attend_dense(q, past)
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
         s = len(past)

@@ -4,6 +4,7 @@
     python data.py tokenizer --out DIR --assets DIR    # byte-level BPE of 4096 on a sample: tokenizer.json
     python data.py shards   --out DIR --shards DIR     # xz shards of raw text, in two parts, for the training machine
     python data.py openings --out DIR --openings FILE  # beginnings of functions, types and files, for rollouts: npz of token ids
+    python data.py ids      --openings FILE --ids FILE --first N   # those from row N on, as `exacta hidden --ids` reads them
 
 The module list is modules.txt, the held-out one heldout.txt. Nothing here is random but for the fixed seed.
 """
@@ -219,15 +220,26 @@ def write_openings(out, assets, name, count):
     print("openings", len(rows[:count]), "of", len(rows))
 
 
+def write_ids(openings, name, first):
+    """Writes the first 48 to 128 tokens, at random, of each opening from row `first` on: an array on each line."""
+    import numpy as np
+    rnd = random.Random(SEED)
+    with open(name, "w") as f:
+        for row in np.load(openings)["ids"][first:].tolist():
+            f.write(json.dumps(row[:rnd.randint(48, 128)]) + "\n")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("step", choices=["corpus", "tokenizer", "shards", "openings"])
+    ap.add_argument("step", choices=["corpus", "tokenizer", "shards", "openings", "ids"])
     ap.add_argument("--cache", default="work/mod")
     ap.add_argument("--out", default="work/data")
     ap.add_argument("--assets", default=os.path.dirname(HERE))
     ap.add_argument("--shards", default="work/shards")
     ap.add_argument("--openings", default="work/openings.npz")
     ap.add_argument("--count", type=int, default=65536)
+    ap.add_argument("--ids", default="work/ids.jsonl")
+    ap.add_argument("--first", type=int, default=0)
     ap.add_argument("--parts", type=int, default=2)
     ap.add_argument("--per-part", type=int, default=8)
     a = ap.parse_args()
@@ -235,6 +247,8 @@ def main():
         build_corpus(a.cache, a.out)
     elif a.step == "tokenizer":
         train_tokenizer(a.out, a.assets)
+    elif a.step == "ids":
+        write_ids(a.openings, a.ids, a.first)
     elif a.step == "openings":
         write_openings(a.out, a.assets, a.openings, a.count)
     else:

@@ -7,7 +7,7 @@ from what went before is pushed down (unlikelihood). The other half is guarded: 
 best that is not is taken, and the model is taught that choice and off the other. Source text in the same batch keeps
 everything else in place. (On held-out source text 6 % of the tokens are such copies; in the greedy output before this step it
 was 75 %.) The lower layers stay as they are. No compiled kernels are needed: the shipped model was settled in
-a quarter of an hour on one CPU core. The MTP head is left as it was: train it again with mtp.py.
+a quarter of an hour on one CPU core. The MTP head is left as it was: train it again with heads.py.
 """
 
 import argparse

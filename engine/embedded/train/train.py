@@ -5,7 +5,7 @@
     python train.py train   --tokens FILE.npy... --work DIR --seconds S --total T [--resume]
 
 `train` follows a warmup, constant, linear-to-zero schedule over the total of T training seconds; the MTP chain joins after
-half of it, with gradient into the trunk. The head alone is trained by mtp.py, after settle.py has changed the trunk.
+half of it, with gradient into the trunk. The head alone is trained by heads.py, after settle.py has changed the trunk.
 """
 
 import argparse
