@@ -37,7 +37,18 @@ func (c *DFlash) Provision(env Env) (engine.Drafter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draft dflash: %w", err)
 	}
-	return &dflash{stepper: stepper{name: "dflash", ids: head.Tokens()}, m: env.Model, head: head}, nil
+	return &dflash{stepper: stepper{name: "dflash", ids: head.Tokens()}, blocks: blocks{
+		m: env.Model, head: head, longest: head.Most(), lead: 1, open: head.New,
+	}}, nil
+}
+
+// blocks says what fills in blocks.
+type blocks struct {
+	m       *model.Model
+	head    *model.DFlashHead
+	longest int // draft
+	lead    int // rows of a block before the first that drafts
+	open    func(rows, spans int) (*model.DFlash, error)
 }
 
 // dflash keeps its caches level with the target: place p of its layers holds the
@@ -46,18 +57,17 @@ func (c *DFlash) Provision(env Env) (engine.Drafter, error) {
 // these positions are committed.
 type dflash struct {
 	stepper
-	m      *model.Model
-	head   *model.DFlashHead
+	blocks
 	net    *model.DFlash
 	caches kernels.Caches
 	first  int // index of the head's first layer
-	most   int // longest draft
+	most   int // longest draft of this engine
 
 	shifted, block kernels.Batch
 	pending        kernels.Buf // token by cache slot, I32 [slots, 1]
 	token          kernels.Buf // the same by span
 	masks          kernels.Buf // I32 [spans, most]
-	rows           kernels.Buf // rows of the masked places, by length of the draft and place
+	rows           kernels.Buf // rows of the places, by length of the draft and place
 	last           kernels.Buf // hidden states of a place, BF16 [spans, hidden]
 	hidden         kernels.Buf // of the block under way
 }
@@ -73,14 +83,14 @@ func (d *dflash) TapLayers() []int { return d.head.Taps() }
 // Attach implements engine.DeviceDrafter.
 func (d *dflash) Attach(c kernels.Caches, first, spans, rows int) (err error) {
 	be, spec := d.m.Backend(), c.Spec()
-	d.caches, d.first, d.most = c, first, min(d.head.Most(), max(1, spec.MaxDraft))
-	if d.net, err = d.head.New(max(rows, spans*(d.most+1)), spans); err != nil {
+	d.caches, d.first, d.most = c, first, min(d.longest, max(1, spec.MaxDraft))
+	if d.net, err = d.open(max(rows, spans*(d.most+d.lead)), spans); err != nil {
 		return err
 	}
 	if d.shifted, err = kernels.NewBatch(be, spans, rows, spans); err != nil {
 		return err
 	}
-	if d.block, err = kernels.NewBatch(be, spans, spans*(d.most+1), spans); err != nil {
+	if d.block, err = kernels.NewBatch(be, spans, spans*(d.most+d.lead), spans); err != nil {
 		return err
 	}
 	for _, a := range []struct {
@@ -105,7 +115,7 @@ func (d *dflash) Attach(c kernels.Caches, first, spans, rows int) (err error) {
 	for k := 1; k <= d.most; k++ {
 		for j := range k {
 			for s := range spans {
-				places = append(places, int32(s*(k+1)+1+j))
+				places = append(places, int32(s*(k+d.lead)+d.lead+j))
 			}
 		}
 	}
@@ -127,7 +137,7 @@ func (d *dflash) Detach() {
 	d.block.Free(be)
 	free(be, d.pending, d.token, d.masks, d.rows, d.last)
 	d.detachSteps(be)
-	*d = dflash{stepper: stepper{name: d.name, ids: d.ids}, m: d.m, head: d.head}
+	*d = dflash{stepper: stepper{name: d.name, ids: d.ids}, blocks: d.blocks}
 }
 
 // layer returns the cache of the head's layer i.
@@ -165,25 +175,39 @@ func (d *dflash) Propose(q kernels.Queue, asks []*engine.Ask) error {
 }
 
 // Draft implements engine.LoopDrafter: what stands at place j of a draft of k
-// goes to stats; at place 0 it records the pass over the blocks first. Behind the
-// longest block's end, its last place is asked again.
+// goes to stats; at place 0 it records the pass over the blocks first.
 func (d *dflash) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
-	k = min(k, d.most)
-	n, spans := int(slots.Rows), int(d.token.Rows)
 	if j == 0 {
-		b := d.block.Prefix(n, n*(k+1), n)
-		b.MaxLen = k + 1
-		token := d.token.Top(n)
-		q.Gather(token, d.pending, slots)
-		q.Copy(b.Seq, slots)
-		q.Chain(&b, d.caches, 0, token, d.masks.Top(n).Columns(0, k))
-		d.hidden = d.net.Forward(q, &b, d.layer)
+		d.run(q, slots, k)
 	}
-	at := d.rowsAt(k, min(j, k-1), spans)
+	q.Stats(stats, d.net.Logits(q, d.place(q, slots, j, k)), d.net.Drafted(), false)
+	d.translate(q, stats.Columns(kernels.StatTop1, kernels.StatTop1+1))
+}
+
+// run records the pass over the blocks of drafts of k.
+func (d *dflash) run(q kernels.Queue, slots kernels.Buf, k int) {
+	n, masked := int(slots.Rows), min(k, d.most)+d.lead-1
+	b := d.block.Prefix(n, n*(1+masked), n)
+	b.MaxLen = 1 + masked
+	token, masks := d.token.Top(n), kernels.Buf{}
+	if masked > 0 {
+		masks = d.masks.Top(n).Columns(0, masked)
+	}
+	q.Gather(token, d.pending, slots)
+	q.Copy(b.Seq, slots)
+	q.Chain(&b, d.caches, 0, token, masks)
+	d.hidden = d.net.Forward(q, &b, d.layer)
+}
+
+// place records the choice of the hidden states of place j of drafts of k. Behind the
+// longest block's end, its last place is asked again.
+func (d *dflash) place(q kernels.Queue, slots kernels.Buf, j, k int) kernels.Buf {
+	n := int(slots.Rows)
+	k = min(k, d.most)
+	at := d.rowsAt(k, min(j, k-1), int(d.token.Rows))
 	last := d.last.Top(n)
 	q.Gather(last, d.hidden, d.rows.Slice(at, at+n))
-	q.Stats(stats, d.net.Logits(q, last), d.net.Drafted(), false)
-	d.translate(q, stats.Columns(kernels.StatTop1, kernels.StatTop1+1))
+	return last
 }
 
 // Release implements engine.Drafter: everything is kept by cache slot and

@@ -31,11 +31,13 @@
 //
 // Strategies here: none (plain decoding), ngram (prompt lookup), suffix (suffix
 // trees), mtp (the model's own multi-token-prediction layer), eagle3 (EAGLE-3
-// heads), mtp-tree and eagle3-tree (dynamic trees with the same, tree.go), medusa (Medusa heads, as chains or trees), dflash (block-parallel heads),
+// heads), eagle (EAGLE heads of the first version, as chains or trees), mtp-tree and
+// eagle3-tree (dynamic trees, tree.go), medusa (Medusa heads, as chains or trees), dflash
+// and dspark (block-parallel heads, the latter with a Markov head and a confidence),
 // model (a second language model), layerskip (the target's first layers; both
 // recursive.go), cascade (several in a row), remote (a drafter in another process). Heads are
 // files beside the model or in a directory (checkpoint.OpenHead) with networks of their own
-// (model.Eagle3, model.Medusa, model.DFlash). Those that feed on their own hidden
+// (model.Eagle, model.Eagle3, model.Medusa, model.DFlash, model.DSpark). Those that feed on their own hidden
 // state share one chain of draft steps (chain.go), and all share the way from asks
 // to drafts (steps.go).
 package draft

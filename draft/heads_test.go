@@ -25,6 +25,8 @@ func TestHeadsKeepTheContract(t *testing.T) {
 		"random model":   &draft.Model{Model: "random", Sample: true},
 		"one layer":      &draft.LayerSkip{Layers: 1, Sample: true},
 		"medusa chains":  &draft.Medusa{},
+		"eagle trees":    &draft.Eagle{Tree: true, Width: 3, Depth: 4, Sample: true},
+		"never cut":      &draft.DSpark{},
 		"cascade": &draft.Cascade{Stages: []draft.Stage{
 			{Drafter: "medusa", MinExpected: 1}, {Drafter: "dflash", MinExpected: 0.5}, {Drafter: "eagle3"},
 		}},

@@ -108,7 +108,7 @@ func loopRequests(vocabulary int32, drafter string) []engine.Request {
 // The loop decides what Step decides, on memory that the host can read and on a
 // device where it can't.
 func TestLoopIsStep(t *testing.T) {
-	for _, d := range []string{"mtp", "eagle3", "medusa", "dflash", "layerskip", "model"} {
+	for _, d := range []string{"mtp", "eagle3", "medusa", "dflash", "layerskip", "model", "eagle", "dspark"} {
 		t.Run(d+"/cpu", func(t *testing.T) { loopIsStep(t, newCPU(t), tiny(), d, loopRequests(vocab, d)) })
 		t.Run(d+"/fakedev", func(t *testing.T) { loopIsStep(t, fakedev.New(newCPU(t)), tiny(), d, loopRequests(vocab, d)) })
 	}

@@ -68,8 +68,11 @@ func strategy(t *testing.T, m *model.Model, name string) engine.Drafter {
 	t.Helper()
 	s, err := draft.New(name)
 	require.NoError(t, err)
-	if c, ok := s.(*draft.Medusa); ok {
+	switch c := s.(type) {
+	case *draft.Medusa:
 		c.Tree = false
+	case *draft.DSpark:
+		c.MinConfidence = 0 // so that drafts are as long as was asked for
 	}
 	d, err := s.Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: m.Config.VocabSize})
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func (x *tandem) rank(be *ranks.Backend) (err error) {
 		x.change(be.Rank(), &cfg, reqs)
 	}
 	drafters := map[string]engine.Drafter{}
-	for _, name := range []string{"mtp", "ngram", "eagle3", "medusa", "dflash", "layerskip", "model"} {
+	for _, name := range x.drafters() {
 		s, err := draft.New(name)
 		if err != nil {
 			return err
@@ -169,5 +170,18 @@ func mixed() []engine.Request {
 		{ID: "g", Prompt: prompt(10, 11), MaxNew: 60, Drafter: "medusa", K: 2},
 		{ID: "h", Prompt: prompt(61, 12), MaxNew: 60, Drafter: "layerskip", K: 3},
 		{ID: "i", Prompt: prompt(45, 13), MaxNew: 60, Drafter: "model", K: 4},
+		{ID: "j", Prompt: prompt(33, 14), MaxNew: 40, Drafter: "eagle", K: 3},
+		{ID: "k", Prompt: prompt(29, 15), MaxNew: 40, Drafter: "dspark", K: 5},
 	}
+}
+
+// drafters are the names of those that the requests need.
+func (x *tandem) drafters() []string {
+	var names []string
+	for _, q := range x.reqs {
+		if q.Drafter != "" && !slices.Contains(names, q.Drafter) {
+			names = append(names, q.Drafter)
+		}
+	}
+	return names
 }

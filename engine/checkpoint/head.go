@@ -21,7 +21,8 @@ const headsDir = "heads"
 // d2t for EAGLE-3 (files may say layers.0 for midlayer), blocks.N.layers.M,
 // lm_heads.N, token_map for Medusa (files may say N.M.linear and N.M), fc,
 // hidden_norm, layers.N, norm and, over a vocabulary of its own, lm_head, d2t for DFlash,
-// and mtp.*, lm_head, d2t for an MTP module. Any matrix but an embedding may have 4 bits
+// markov_head and confidence_head.proj with these for
+// DSpark, fc and layers.0 for EAGLE (files may say fusion_fc and transformer), and mtp.*, lm_head, d2t for an MTP module. Any matrix but an embedding may have 4 bits
 // (see package draft/quant): X of U8 [rows, columns/2] goes with X_scale and, where the
 // weights aren't symmetric, X_zero. It is safe for concurrent use until it is closed.
 type Head struct {
@@ -113,6 +114,13 @@ var (
 func (h *Head) canonical(name string) string {
 	name = strings.TrimPrefix(name, "model.")
 	switch h.config.Kind {
+	case HeadEagle:
+		if rest, ok := strings.CutPrefix(name, "fusion_fc."); ok {
+			return "fc." + rest
+		}
+		if rest, ok := strings.CutPrefix(name, "transformer."); ok {
+			return "layers.0." + rest
+		}
 	case HeadEagle3:
 		if rest, ok := strings.CutPrefix(name, "layers.0."); ok {
 			return "midlayer." + rest

@@ -12,9 +12,11 @@ type HeadKind string
 
 // The kinds of head that the engine runs.
 const (
+	HeadEagle  HeadKind = "eagle"  // Li et al. 2024, arXiv:2401.15077
 	HeadEagle3 HeadKind = "eagle3" // Li et al. 2025, arXiv:2503.01840
 	HeadMedusa HeadKind = "medusa" // Cai et al. 2024, arXiv:2401.10774
 	HeadDFlash HeadKind = "dflash" // block-parallel, causal inside the block
+	HeadDSpark HeadKind = "dspark" // a DFlash head with a Markov head and a confidence head
 	HeadMTP    HeadKind = "mtp"    // a model's own multi-token-prediction module, by the names of the model's file
 )
 
@@ -27,7 +29,7 @@ type HeadConfig struct {
 	// Text is the file as it was read; nil where there is none.
 	Text []byte
 	// Layer is the geometry of the head's decoder layers, of family Llama
-	// (eagle3) or Qwen3 (dflash); of a Medusa or MTP head only HiddenSize
+	// (eagle, eagle3) or Qwen3 (dflash, dspark); of a Medusa or MTP head only HiddenSize
 	// and VocabSize are set: the layer of an MTP head is as the model's config.json
 	// says. VocabSize is the target's.
 	Layer Config
@@ -46,8 +48,13 @@ type HeadConfig struct {
 
 	Heads, HeadLayers int // medusa: heads, and residual layers of each
 
-	Block int   // dflash: rows of a block, the last token and the masked ones
-	Mask  int32 // dflash: the token in the masked places
+	Block int   // dflash, dspark: rows of a block, the last token and the masked ones
+	Mask  int32 // dflash, dspark: the token in the masked places
+
+	Anchor           bool // dspark: the row of the last token drafts too, each row the token after its own place
+	MarkovRank       int  // dspark: width of the Markov head
+	Confidence       bool // dspark: there may be a confidence head
+	ConfidenceMarkov bool // dspark: it reads the Markov head's embedding too
 }
 
 // DefaultTaps returns the places that EAGLE-3's reference code takes for a
@@ -61,7 +68,9 @@ var headArchitectures = map[string]HeadKind{
 	"LlamaForCausalLMEagle3": HeadEagle3, "Eagle3LlamaForCausalLM": HeadEagle3, "Eagle3Speculator": HeadEagle3, "Eagle3DraftModel": HeadEagle3,
 	"MedusaModel":      HeadMedusa,
 	"DFlashDraftModel": HeadDFlash,
-	"MTPDraftModel":    HeadMTP,
+	"Qwen3DSparkModel": HeadDSpark, "DSparkDraftModel": HeadDSpark, "DSparkSpeculator": HeadDSpark,
+	"LlamaForCausalLM": HeadEagle, "EagleLlamaForCausalLM": HeadEagle, "LlamaForCausalLMEagle": HeadEagle, "EAGLEModel": HeadEagle,
+	"MTPDraftModel": HeadMTP,
 }
 
 // ParseHeadConfig reads the text of a head's config.json. Errors are of type
@@ -90,14 +99,15 @@ func ParseHeadConfig(text []byte) (HeadConfig, error) {
 	c.Layer.BOS = -1
 	c.Layer.parseCommon(top, body)
 	body.integer("intermediate_size", 1, maxWidth)
-	if c.Kind == HeadEagle3 {
+	switch c.Kind {
+	case HeadEagle, HeadEagle3:
 		c.Layer.ModelType, c.Layer.Family = "llama", Llama
 		parseLlama(body, &c.Layer)
-		c.parseEagle3(top, body)
-	} else {
+		c.parseEagle(top, body)
+	default:
 		c.Layer.ModelType, c.Layer.Family = "qwen3", Qwen3
 		parseQwen3(body, &c.Layer)
-		c.parseDFlash(top)
+		c.parseBlock(top, body)
 	}
 	return c, err
 }
@@ -116,7 +126,7 @@ func headKind(f *fields) HeadKind {
 	if kind == "" {
 		kind, of = f.text("model_type", ""), "model_type"
 	}
-	known := []HeadKind{HeadEagle3, HeadMedusa, HeadDFlash, HeadMTP}
+	known := []HeadKind{HeadEagle, HeadEagle3, HeadMedusa, HeadDFlash, HeadDSpark, HeadMTP}
 	if !slices.Contains(known, HeadKind(kind)) {
 		var archs []string
 		for a := range headArchitectures {
@@ -128,11 +138,20 @@ func headKind(f *fields) HeadKind {
 	return HeadKind(kind)
 }
 
-func (c *HeadConfig) parseEagle3(top, body *fields) {
+func (c *HeadConfig) parseEagle(top, body *fields) {
 	if c.Layer.NumLayers != 1 {
-		body.fail("num_hidden_layers", strconv.Itoa(c.Layer.NumLayers), "an EAGLE-3 head has one layer")
+		body.fail("num_hidden_layers", strconv.Itoa(c.Layer.NumLayers), "an EAGLE head has one layer")
 	}
 	c.widths(top, body)
+	if c.Kind == HeadEagle {
+		if c.DraftVocab != c.Layer.VocabSize {
+			top.fail("draft_vocab_size", strconv.Itoa(c.DraftVocab), "an EAGLE head uses the target's LM head")
+		}
+		if top.boolean("layernorms", false) {
+			top.fail("layernorms", "true", "norms of the embedding and in front of the LM head are not supported")
+		}
+		return
+	}
 	c.NormBeforeResidual = top.boolean("norm_before_residual", false)
 	c.NormBeforeFC = top.boolean("norm_before_fc", false)
 	c.NormOutput = top.boolean("norm_output", false)
@@ -207,22 +226,4 @@ func (c *HeadConfig) parseMTP(f *fields) {
 	c.Layer.HiddenSize = f.integer("hidden_size", 1, maxWidth)
 	c.Layer.VocabSize = f.integer("vocab_size", 1, maxVocab)
 	c.widths(f, f)
-}
-
-func (c *HeadConfig) parseDFlash(top *fields) {
-	c.widths(top, top)
-	c.Block = top.integer("block_size", 2, 64)
-	d := top.object("dflash_config")
-	if d == nil {
-		top.fail("dflash_config", "", "it must be an object with mask_token_id and target_layer_ids")
-		return
-	}
-	c.Mask = int32(d.integer("mask_token_id", 0, c.Layer.VocabSize-1))
-	if !d.boolean("causal", false) {
-		d.fail("causal", "false", "attention inside the block must be causal (true)")
-	}
-	c.taps(d, "target_layer_ids", 1)
-	if c.Taps == nil {
-		d.fail("target_layer_ids", "", "it must list the target's layers whose outputs the head reads")
-	}
 }

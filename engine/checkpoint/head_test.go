@@ -14,6 +14,9 @@ const (
 	eagleLayer = `"hidden_size":8,"intermediate_size":16,"num_hidden_layers":1,"num_attention_heads":2,"vocab_size":32,"max_position_embeddings":64,"rms_norm_eps":1e-5`
 	eagleFlat  = `{"architectures":["LlamaForCausalLMEagle3"],"model_type":"llama",` + eagleLayer + `,"draft_vocab_size":16}`
 	medusaFlat = `{"model_type":"medusa","hidden_size":8,"vocab_size":32,"num_heads":2,"num_hidden_layers":1,"truncated_vocab_size":4}`
+	eagleOne   = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","bias":true,` + eagleLayer + `}`
+	dsparkFlat = `{"architectures":["Qwen3DSparkModel"],"model_type":"qwen3",` + eagleLayer + `,"num_key_value_heads":1,"head_dim":4,"rope_theta":1e6,
+		"block_size":7,"mask_token_id":31,"causal":true,"markov_rank":4,"target_layer_ids":[1,4]}`
 	dflashFlat = `{"architectures":["DFlashDraftModel"],"model_type":"qwen3",` + eagleLayer + `,"num_key_value_heads":1,"head_dim":4,"rope_theta":1e6,
 		"block_size":16,"dflash_config":{"mask_token_id":31,"target_layer_ids":[1,4],"causal":true}}`
 )
@@ -54,13 +57,34 @@ func TestHeadConfigs(t *testing.T) {
 	require.Equal(t, []int{2, 5}, c.Taps, "outputs of layers, as numbers of layers run")
 	require.Equal(t, 16, c.Block)
 	require.EqualValues(t, 31, c.Mask)
+
+	c, err = ParseHeadConfig([]byte(dsparkFlat))
+	require.NoError(t, err)
+	require.Equal(t, HeadDSpark, c.Kind)
+	require.Equal(t, []int{2, 5}, c.Taps)
+	require.Equal(t, []int{7, 4, 31}, []int{c.Block, c.MarkovRank, int(c.Mask)})
+	require.Equal(t, []bool{true, true, true}, []bool{c.Anchor, c.Confidence, c.ConfidenceMarkov})
+
+	c, err = ParseHeadConfig([]byte(`{"speculators_model_type":"dspark","architectures":["DSparkDraftModel"],"aux_hidden_state_layer_ids":[2,4],"block_size":7,
+		"mask_token_id":3,"markov_rank":2,"markov_head_type":"vanilla","enable_confidence_head":false,"causal":true,"draft_vocab_size":16,
+		"transformer_layer_config":{"model_type":"qwen3",` + eagleLayer + `,"num_key_value_heads":1,"head_dim":4,"rope_theta":1e6}}`))
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 4}, c.Taps, "numbers of layers run")
+	require.Equal(t, []bool{false, false, true}, []bool{c.Anchor, c.Confidence, c.ConfidenceMarkov})
+	require.Equal(t, 16, c.DraftVocab)
+
+	c, err = ParseHeadConfig([]byte(eagleOne))
+	require.NoError(t, err)
+	require.Equal(t, HeadEagle, c.Kind)
+	require.Equal(t, []int{32, 8}, []int{c.DraftVocab, c.TargetHidden})
 }
 
 func TestHeadConfigErrors(t *testing.T) {
 	for _, c := range []struct{ text, old, new, want string }{
-		{eagleFlat, "LlamaForCausalLMEagle3", "LlamaForCausalLM", `architectures[0] is "LlamaForCausalLM"; no such draft head is known`},
+		{eagleFlat, "LlamaForCausalLMEagle3", "GPT2LMHeadModel", `architectures[0] is "GPT2LMHeadModel"; no such draft head is known`},
+		{eagleFlat, "LlamaForCausalLMEagle3", "LlamaForCausalLM", "draft_vocab_size is 16; an EAGLE head uses the target's LM head"},
 		{eagleFlat, `"draft_vocab_size":16`, `"draft_vocab_size":33`, "draft_vocab_size is 33; it can't be above vocab_size, which is 32"},
-		{eagleFlat, `"num_hidden_layers":1`, `"num_hidden_layers":2`, "num_hidden_layers is 2; an EAGLE-3 head has one layer"},
+		{eagleFlat, `"num_hidden_layers":1`, `"num_hidden_layers":2`, "num_hidden_layers is 2; an EAGLE head has one layer"},
 		{eagleFlat, `"draft_vocab_size":16`, `"fc_norm":true`, "fc_norm is true; a norm for each feature is not supported"},
 		{eagleFlat, `"draft_vocab_size":16`, `"eagle_config":{"eagle_aux_hidden_state_layer_ids":[-1]}`, "eagle_config.eagle_aux_hidden_state_layer_ids is [-1]"},
 		{eagleFlat, `"draft_vocab_size":16`, `"attention_bias":true`, "attention_bias is true"},
@@ -69,6 +93,11 @@ func TestHeadConfigErrors(t *testing.T) {
 		{dflashFlat, `"causal":true`, `"causal":false`, "dflash_config.causal is false; attention inside the block must be causal"},
 		{dflashFlat, `"mask_token_id":31`, `"mask_token_id":32`, "dflash_config.mask_token_id is 32"},
 		{dflashFlat, `"block_size":16`, `"block_size":1`, "block_size is 1"},
+		{dsparkFlat, `"markov_rank":4`, `"markov_rank":0`, "markov_rank is 0"},
+		{dsparkFlat, `"causal":true`, `"markov_head_type":"rnn","causal":true`, `markov_head_type is "rnn"; only "vanilla" is supported`},
+		{dsparkFlat, `"causal":true,`, ``, "causal is false; attention inside the block must be causal"},
+		{dsparkFlat, `"target_layer_ids":[1,4]`, `"draft_adapter_rank":2`, "target_layer_ids is missing"},
+		{eagleOne, `"bias":true`, `"layernorms":true`, "layernorms is true"},
 	} {
 		require.Contains(t, c.text, c.old)
 		_, err := ParseHeadConfig([]byte(strings.Replace(c.text, c.old, c.new, 1)))

@@ -27,9 +27,13 @@ func (r Random) OpenHead(name string) (HeadSource, error) {
 		Taps: checkpoint.DefaultTaps(t.NumLayers), Heads: 5, HeadLayers: 1,
 	}
 	family, layers := checkpoint.Llama, 1
-	if c.Kind == checkpoint.HeadDFlash {
+	switch c.Kind {
+	case checkpoint.HeadDFlash, checkpoint.HeadDSpark:
 		family, layers = checkpoint.Qwen3, 2
 		c.DraftVocab, c.Block, c.Mask = t.VocabSize, 9, int32(t.VocabSize-1)
+		c.Anchor, c.MarkovRank, c.Confidence, c.ConfidenceMarkov = c.Kind == checkpoint.HeadDSpark, 16, true, true
+	case checkpoint.HeadEagle:
+		c.DraftVocab = t.VocabSize
 	}
 	if c.Kind == checkpoint.HeadMTP {
 		c.Layer, c.DraftVocab = t, t.VocabSize
@@ -46,14 +50,14 @@ func (r Random) OpenHead(name string) (HeadSource, error) {
 // Head implements HeadSource.
 func (h randomHead) Head() checkpoint.HeadConfig { return h.c }
 
-// Has implements Source: such a head shares the target's embedding, and one of kind
-// dflash its LM head.
+// Has implements Source: such a head shares the target's embedding, and one that
+// drafts blocks its LM head.
 func (h randomHead) Has(name string) bool {
 	switch name {
 	case "embed_tokens.weight":
 		return false
 	case "lm_head.weight":
-		return h.c.Kind != checkpoint.HeadDFlash
+		return h.c.Block == 0
 	case "d2t":
 		return h.c.DraftVocab != h.c.Layer.VocabSize
 	}

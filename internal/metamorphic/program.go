@@ -85,7 +85,7 @@ func newRequest(r *rand.Rand, vocab int, shared []int32) Request {
 	q := Request{
 		Prompt:  tokens(r, vocab, pick(r, []int{1, 2, 5, 31, 61, 62, 63, 64, 65, 66, 120, 127, 128, 129, 130})),
 		MaxNew:  1 + r.IntN(40),
-		Drafter: pick(r, []string{"", "ngram", "mtp", "mtp-tree", "mtp-tree", "eagle3", "eagle3-tree", "medusa", "medusa-line", "dflash", "layerskip", "model", "oracle", "oracle", "oracle", "oracle", "oracle"}),
+		Drafter: pick(r, []string{"", "ngram", "mtp", "mtp-tree", "mtp-tree", "eagle3", "eagle3-tree", "medusa", "medusa-line", "dflash", "layerskip", "model", "eagle", "eagle-tree", "dspark", "oracle", "oracle", "oracle", "oracle", "oracle", "oracle"}),
 		K:       1 + r.IntN(8),
 		Rule:    "greedy",
 		Arrive:  r.IntN(12),

@@ -173,8 +173,16 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 		o.output[requestID(i)] = ref.tokens
 	}
 	drafters := map[string]engine.Drafter{"oracle": o}
-	for name, st := range Strategies(s.Heads) {
-		if !slices.ContainsFunc(p.Requests, func(r Request) bool { return r.Drafter == name }) {
+	strategies := Strategies(s.Heads)
+	// Heads of which the embedded model has none are of random weights.
+	strategies["eagle"] = &draft.Eagle{Head: model.RandomHead, Width: 3, Depth: 5}
+	strategies["eagle-tree"] = &draft.Eagle{Head: model.RandomHead, Tree: true, Width: 3, Depth: 5}
+	strategies["model"] = &draft.Model{Model: model.RandomHead} // in half of the time that the target takes
+	strategies["dspark"] = &draft.DSpark{Head: model.RandomHead, MinConfidence: 0.2}
+	for _, r := range p.Requests {
+		name := r.Drafter
+		st := strategies[name]
+		if st == nil || drafters[name] != nil {
 			continue
 		}
 		if t, ok := st.(*draft.MTPTree); ok {
