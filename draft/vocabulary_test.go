@@ -115,8 +115,8 @@ func TestModelRefused(t *testing.T) {
 		" name a model of the vocabulary of random:small2, or set translate: true")
 	_, err = (&Model{Model: "random:qwen3-0.6b", Translate: true}).Provision(env)
 	require.ErrorContains(t, err, "translation needs tokenizer.json of both")
-	_, err = (&Model{Model: "no/such"}).Provision(env)
-	require.ErrorContains(t, err, `draft model: model "no/such": no such `)
+	_, err = (&Model{Model: "no-such"}).Provision(env)
+	require.ErrorContains(t, err, `draft model: model "no-such": `)
 	c := m.Config
 	c.MaxPositions = 100
 	_, err = (&Model{Model: "x"}).load(env, model.Random{ShapeName: "short", Shape: c})
