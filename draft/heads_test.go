@@ -69,7 +69,7 @@ func TestEmbeddedHeads(t *testing.T) {
 	defer func() { require.NoError(t, be.Close()) }()
 	m, err := model.Load(be, entry.Source, model.Options{MaxTokens: 512, MTP: true})
 	require.NoError(t, err)
-	for name, least := range map[string]float64{"mtp": 0.7, "eagle3": 0.7, "dflash": 0.6, "medusa": 0.5} {
+	for name, least := range map[string]float64{"mtp": 0.7, "eagle3": 0.7, "dflash": 0.6, "dspark": 0.6, "medusa": 0.5} {
 		require.Greater(t, firstRight(t, m, entry, name), least, name)
 	}
 }
