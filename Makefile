@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build test race soak bench lint generate test-gpu fuzz mutants
+.PHONY: build test race soak bench lint generate test-gpu fuzz mutants head4
 
 build:
 	$(GO) build ./...
@@ -34,6 +34,15 @@ lint:
 	$(GO) vet -tags nogpu,noembed ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	test -z "$$(gofmt -l .)"
+
+# The embedded model's MTP module in 4 bits, calibrated on sources of the standard
+# library (Go 1.26.8 gave those of the repository).
+CORPUS = bufio database/sql encoding/json go/types net/http os strings text/template
+GOSRC = $(shell $(GO) env GOROOT)/src
+head4:
+	mkdir -p build
+	@cat $(filter-out %_test.go,$(sort $(foreach d,$(CORPUS),$(wildcard $(GOSRC)/$(d)/*.go)))) > build/corpus.txt
+	$(GO) run ./cmd/exacta quantize mtp --group 32 --zero-points --corpus build/corpus.txt --pieces 256 --out engine/embedded/heads/mtp-int4
 
 # Generated files (kernels, goldens of tables) must be up to date.
 generate:

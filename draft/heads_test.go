@@ -70,18 +70,22 @@ func TestEmbeddedHeads(t *testing.T) {
 	m, err := model.Load(be, entry.Source, model.Options{MaxTokens: 512, MTP: true})
 	require.NoError(t, err)
 	for name, least := range map[string]float64{"mtp": 0.7, "eagle3": 0.7, "dflash": 0.6, "dspark": 0.6, "medusa": 0.5} {
-		require.Greater(t, firstRight(t, m, entry, name), least, name)
+		s, err := draft.New(name)
+		require.NoError(t, err)
+		require.Greater(t, firstRight(t, m, entry, s), least, name)
 	}
+	require.Greater(t, firstRight(t, m, entry, &draft.MTP{Head: "model:mtp-int4"}), 0.7, "mtp of 4 bits")
+	_, err = (&draft.MTP{Head: "model:mtp-int5"}).Provision(draft.Env{Backend: be, Model: m, Vocab: entry.Vocab()})
+	require.ErrorContains(t, err, "no mtp head (heads/mtp-int5)")
 }
 
 // firstRight is the share of first drafts that were accepted in continuations of
 // some prompts.
-func firstRight(t *testing.T, m *model.Model, entry *registry.Entry, name string) float64 {
+func firstRight(t *testing.T, m *model.Model, entry *registry.Entry, s draft.Strategy) float64 {
 	t.Helper()
-	s, err := draft.New(name)
-	require.NoError(t, err)
 	d, err := s.Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: entry.Vocab()})
 	require.NoError(t, err)
+	name := d.Name()
 	rule, err := verify.New("greedy")
 	require.NoError(t, err)
 	right, all := 0, 0

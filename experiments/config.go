@@ -3,8 +3,10 @@ package experiments
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -119,6 +121,19 @@ type Strategy struct {
 	// Simulate replaces the rule's decisions by drawn ones. Only speed can be
 	// read from such a run: nothing in it is called exact, see Summary.
 	Simulate *Simulate `yaml:"simulate,omitempty" json:"simulate,omitempty"`
+}
+
+// settings are the strategy's settings in a line.
+func (s *Strategy) settings() string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(s.Config)) {
+		switch v := s.Config[key].(type) {
+		case []any, map[string]any:
+		default:
+			all = append(all, fmt.Sprintf("%s=%v", key, v))
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // Simulate says how many drafts simulated verifications accept: one of its keys

@@ -44,6 +44,7 @@ type QuantizeOptions struct {
 	// Corpus is a text file. It also gives the inputs to calibrate with, in
 	// place of every second prompt of the model.
 	Corpus string
+	Pieces int    // of the corpus, to calibrate with
 	Out    string // directory
 	K      int    // drafts per step, if the head can draft so many
 	Tokens int    // generated per prompt
@@ -100,6 +101,8 @@ func (o QuantizeOptions) validate() error {
 		return fmt.Errorf("k %d; it must be 1..%d", o.K, kernels.WindowTokens-1)
 	case o.Tokens < 1 || o.Limit < 0 || o.Vocab < 0:
 		return errors.New("tokens must be positive, limit and vocab must not be negative")
+	case o.Corpus != "" && o.Pieces < 1:
+		return fmt.Errorf("pieces %d; at least one of the corpus is needed", o.Pieces)
 	case o.Vocab > 0 && o.Corpus == "":
 		return errors.New("vocab: a corpus is needed to tell which tokens are frequent")
 	}
@@ -187,9 +190,9 @@ func (z *quantizer) prompts() (calibrate, judge []Prompt, corpus []int32, err er
 		if corpus, err = z.corpus(); err != nil {
 			return nil, nil, nil, err
 		}
-		const pieces, length = 48, 96
-		for i := range pieces {
-			from := i * max(1, len(corpus)/pieces)
+		const length = 96
+		for i := range z.o.Pieces {
+			from := i * max(1, len(corpus)/z.o.Pieces)
 			if part := corpus[min(from, len(corpus)):min(from+length, len(corpus))]; len(part) > 0 {
 				calibrate = append(calibrate, Prompt{ID: fmt.Sprintf("corpus-%d", i), IDs: part})
 			}

@@ -46,7 +46,7 @@ func TestQuantize(t *testing.T) {
 		}, 0.22, 0.3, 2048},
 	} {
 		o := QuantizeOptions{
-			Head: "mtp", Model: registry.Embedded, Backend: "cpu", Group: 64, Method: "gptq", K: 3, Tokens: 48, Limit: 8, Out: filepath.Join(t.TempDir(), "head"),
+			Head: "mtp", Model: registry.Embedded, Backend: "cpu", Group: 64, Method: "gptq", Pieces: 16, K: 3, Tokens: 48, Limit: 8, Out: filepath.Join(t.TempDir(), "head"),
 		}
 		c.change(&o)
 		r, err := Quantize(t.Context(), o, func(string) {})
@@ -70,6 +70,7 @@ func TestQuantizeRefuses(t *testing.T) {
 		"name the directory":                  func(o *QuantizeOptions) { o.Out = "" },
 		"k 0":                                 func(o *QuantizeOptions) { o.K = 0 },
 		"tokens must":                         func(o *QuantizeOptions) { o.Tokens = 0 },
+		"pieces 0":                            func(o *QuantizeOptions) { o.Corpus = "corpus.txt" },
 		"a corpus is needed":                  func(o *QuantizeOptions) { o.Vocab = 100 },
 		"unknown shape":                       func(o *QuantizeOptions) { o.Model = "random:none" },
 		"group 128 does not divide the 192 columns": func(o *QuantizeOptions) { o.Model, o.Group = registry.Embedded, 128 },

@@ -98,7 +98,7 @@ func (c *Config) points() []Point {
 				ks = []int{0}
 			}
 			for _, k := range ks {
-				p := Point{Strategy: i, Drafter: s.Drafter, K: k, Rule: rule, Concurrency: n, Length: s.Length.String()}
+				p := Point{Strategy: i, Drafter: s.Drafter, K: k, Rule: rule, Concurrency: n, Length: s.Length.String(), Settings: s.settings()}
 				if s.Simulate != nil {
 					spec, _ := s.Simulate.Spec() // validated
 					p.Simulation = spec.String()

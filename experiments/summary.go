@@ -25,6 +25,17 @@ type Point struct {
 	// Length is the policy that gives a step at most K drafts: auto,
 	// by_batch, or empty for K always.
 	Length string `json:"length,omitempty"`
+	// Settings are those that the configuration gives the strategy, such as
+	// head=model:mtp-int4, without lists.
+	Settings string `json:"settings,omitempty"`
+}
+
+// name is the strategy as the table shows it.
+func (p Point) name() string {
+	if p.Settings == "" {
+		return p.Drafter
+	}
+	return p.Drafter + " " + p.Settings
 }
 
 // String names the point as requests do: their id is "POINT.rREPEAT/PROMPT".
@@ -152,7 +163,7 @@ func (s *Summary) Table(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "strategy\tk\trule\tin flight\ttok/s\tx plain\tdecode x plain\tfresh x plain\taccept length\tfresh\tacceptance by position\tdraft share\t"+last)
 	for _, r := range s.Runs {
-		name := r.Drafter
+		name := r.name()
 		if r.Simulated {
 			name = strings.TrimSpace(name + " (simulated) " + r.Simulation)
 		}
@@ -232,7 +243,7 @@ func (s *Summary) classTable(out io.Writer) error {
 				if c.Class != class {
 					continue
 				}
-				fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.0f%%\n", head, class, r.Drafter, r.drafts(), r.ruleLabel(),
+				fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.0f%%\n", head, class, r.name(), r.drafts(), r.ruleLabel(),
 					c.TokS, c.RatioToPlain, c.AcceptLength, positions(c.AcceptanceByPosition), 100*c.DraftShare)
 				head = ""
 			}

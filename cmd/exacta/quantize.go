@@ -63,6 +63,7 @@ the same tokens, and where it is false the exit code is 1.`,
 	cmd.Flags().StringVar(&q.Method, "method", "gptq", "one of "+strings.Join(experiments.QuantizeMethods, ", "))
 	cmd.Flags().IntVar(&q.Vocab, "vocab", 0, "tokens of the LM head, by frequency in the corpus (0: all)")
 	cmd.Flags().StringVar(&q.Corpus, "corpus", "", "text file to count tokens in and to calibrate with")
+	cmd.Flags().IntVar(&q.Pieces, "pieces", 48, "pieces of the corpus to calibrate with, of 96 tokens and what is generated")
 	cmd.Flags().StringVar(&q.Out, "out", "", "directory to write the head to")
 	cmd.Flags().IntVar(&q.K, "k", 3, "drafts per step")
 	cmd.Flags().IntVar(&q.Tokens, "tokens", 128, "tokens generated per prompt")

@@ -22,7 +22,7 @@ Without a file it runs the quickstart experiment on the embedded model. Exit cod
 1 means that some output was not exact.
 
 --json prints summary.json: name, dir, provenance, prompts, interrupted, simulated,
-lossy, warnings (of drafters, where there were any) and runs, a list of {strategy (index in the configuration, -1 plain), drafter, k, rule,
+lossy, warnings (of drafters, where there were any) and runs, a list of {strategy (index in the configuration, -1 plain), drafter, settings (where given), k, rule,
 concurrency, tokens, tok_s, ratio_to_plain, decode_tok_s, decode_ratio, step_ms,
 draft_share, seconds (wall time of each round), accept_length, acceptance_by_position, repeated_4grams,
 fresh_accept_length, fresh_ratio (null where it is not measured), preemptions, exact

@@ -8,7 +8,8 @@
 // draft (the MTP layer and the LM head) reads at most 0.14 of the bytes of a step of the trunk.
 //
 // The folder heads has draft heads that were trained for it: EAGLE-3, Medusa, DFlash and DSpark, each in the layout in which such heads
-// are published, so that strategies that need one work with nothing fetched either.
+// are published, so that strategies that need one work with nothing fetched either; and mtp-int4, the MTP layer with an LM head
+// of its own in 4 bits, which `exacta quantize` made (make head4) and `head: model:mtp-int4` names.
 //
 // FS returns the folder as a file system. The engine reads it exactly as it reads a folder on disk: nothing in this package
 // knows about tensors. A binary built with the tag `noembed` leaves the assets out, and FS then returns an error that says so.

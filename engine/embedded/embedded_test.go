@@ -95,7 +95,7 @@ func TestAssetsPresentAndSmall(t *testing.T) {
 // The heads are all there, and small together.
 func TestHeadsPresentAndSmall(t *testing.T) {
 	total := 0
-	for _, name := range []string{"eagle3", "medusa", "dflash", "dspark"} {
+	for _, name := range []string{"eagle3", "medusa", "dflash", "dspark", "mtp-int4"} {
 		total += len(read(t, "heads/"+name+"/config.json")) + len(read(t, "heads/"+name+"/model.safetensors"))
 	}
 	require.LessOrEqual(t, total, maxHeadsBytes)
