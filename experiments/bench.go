@@ -263,6 +263,7 @@ func (b *bench) drafts() error {
 		have bool
 	}{
 		{"mtp", mtp}, {"eagle3", b.m.HasHead(checkpoint.HeadEagle3)}, {"medusa", b.m.HasHead(checkpoint.HeadMedusa)}, {"dflash", b.m.HasHead(checkpoint.HeadDFlash)},
+		{"dspark", b.m.HasHead(checkpoint.HeadDSpark)},
 	} {
 		if !s.have {
 			continue
@@ -279,6 +280,9 @@ func (b *bench) drafting(name string) error {
 	st, err := draft.New(name)
 	if err != nil {
 		return err
+	}
+	if c, ok := st.(*draft.DSpark); ok {
+		c.MinConfidence = 0 // whole drafts are measured
 	}
 	d, err := st.Provision(draft.Env{Backend: b.be, Model: b.m, Vocab: b.m.Config.VocabSize})
 	if err != nil {

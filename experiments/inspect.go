@@ -125,7 +125,7 @@ func (in *Inspection) entry(e *registry.Entry) {
 	if model.HasMTP(e.Source) {
 		in.Drafts = append(in.Drafts, "mtp")
 	}
-	for _, kind := range []checkpoint.HeadKind{checkpoint.HeadEagle3, checkpoint.HeadMedusa, checkpoint.HeadDFlash} {
+	for _, kind := range []checkpoint.HeadKind{checkpoint.HeadEagle, checkpoint.HeadEagle3, checkpoint.HeadMedusa, checkpoint.HeadDFlash, checkpoint.HeadDSpark} {
 		if e.HasHead(kind) {
 			in.Drafts = append(in.Drafts, string(kind))
 		}
