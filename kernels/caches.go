@@ -12,10 +12,19 @@ const (
 // LayerSpec is the cache geometry of one layer.
 type LayerSpec struct {
 	Kind LayerKind
-	// Attention.
-	KVHeads, HeadDim int
+	// Attention: KVHeads heads of keys of HeadDim and values of ValueDim (0:
+	// of HeadDim).
+	KVHeads, HeadDim, ValueDim int
 	// Delta: KHeads key heads of KDim, VHeads value heads of VDim, Conv taps.
 	KHeads, VHeads, KDim, VDim, Conv int
+}
+
+// Values returns the width of a head's values in an Attention layer.
+func (l LayerSpec) Values() int {
+	if l.ValueDim > 0 {
+		return l.ValueDim
+	}
+	return l.HeadDim
 }
 
 // CacheSpec asks for the caches of an engine: the target's layers and the

@@ -46,7 +46,7 @@ type Linear struct {
 
 // AttnSpec describes an attention layer. The projection buffer holds per row
 //
-//	q [QHeads, HeadDim] (Gated: [QHeads, 2, HeadDim], q then gate) | k [KVHeads, HeadDim] | v [KVHeads, HeadDim]
+//	q [QHeads, HeadDim] (Gated: [QHeads, 2, HeadDim], q then gate) | k [KVHeads, HeadDim] | v [KVHeads, ValueDim]
 //
 // and the operation norms q and k per head (if the norms are set), rotates the
 // first Rotary channels of each head in half-split pairs (i, i+Rotary/2) by the
@@ -56,12 +56,21 @@ type Linear struct {
 // sigmoid(gate) if Gated. Query head h reads KV head h / (QHeads/KVHeads).
 type AttnSpec struct {
 	QHeads, KVHeads, HeadDim int
+	ValueDim                 int     // 0 means HeadDim, as it must be where Gated
 	Scale                    float32 // of the scores, usually HeadDim^-0.5
 	Gated                    bool
 	QNorm, KNorm             Norm
 	Rope                     Weight // Table [positions, Rotary]; none means no rotation
 	Rotary                   int
 	FirstKey                 int // keys before this position do not exist (MTP slot 0)
+}
+
+// Values returns the width of a head's values and outputs.
+func (s AttnSpec) Values() int {
+	if s.ValueDim > 0 {
+		return s.ValueDim
+	}
+	return s.HeadDim
 }
 
 // DeltaSpec describes a Gated DeltaNet layer (Yang et al. 2024,
@@ -178,8 +187,12 @@ type Queue interface {
 	// to dst's kind. x BF16 [R*n, K], ids I32 and weights F32 [R, n], dst
 	// BF16 or F32 [R, N], residual likewise; it may be dst itself.
 	Mix(dst Buf, w Weight, x, ids, weights, residual Buf)
+	// Blocks multiplies by a block-diagonal matrix: block i of the columns of x
+	// (BF16 [R, n*K]) by the i-th of the n matrices [N, K] of w, of use
+	// Diagonal, into block i of the columns of dst (BF16 or F32 [R, n*N]).
+	Blocks(dst Buf, w Weight, x Buf)
 	// Attend runs an attention layer: proj BF16 [Rows, ...] as AttnSpec
-	// says, dst BF16 [Rows, QHeads*HeadDim].
+	// says, dst BF16 [Rows, QHeads*ValueDim].
 	Attend(dst, proj Buf, c Layer, b *Batch, s *AttnSpec)
 	// Delta runs a Gated DeltaNet layer: proj BF16 [Rows, ...] as DeltaSpec
 	// says, dst BF16 [Rows, VHeads*VDim].

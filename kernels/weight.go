@@ -72,6 +72,9 @@ const (
 	// and up) where it is Paired: all of one shape [N, K], stored as a Matrix
 	// is. Queue.Experts and Queue.Mix multiply by one of them per row.
 	Bank
+	// Diagonal is the blocks of a block-diagonal matrix, one a part, all of one
+	// shape [N, K], stored as a Matrix is: see Queue.Blocks.
+	Diagonal
 )
 
 // Source is one tensor of a file: Rows x Cols elements of DType, row-major,
@@ -148,10 +151,10 @@ func (t Tensor) Check() error {
 			return err
 		}
 	}
-	if t.Use < Matrix || t.Use > Bank {
+	if t.Use < Matrix || t.Use > Diagonal {
 		return fmt.Errorf("load %s: unknown use %d", t.Name, t.Use)
 	}
-	if t.Use == Bank {
+	if t.Use == Bank || t.Use == Diagonal {
 		return t.checkBank()
 	}
 	if t.Paired && (len(t.Parts) != 2 || t.Parts[0].Rows != t.Parts[1].Rows) {
@@ -160,7 +163,7 @@ func (t Tensor) Check() error {
 	return nil
 }
 
-// Experts returns the matrices of a Bank, each as a tensor of use Matrix.
+// Experts returns the matrices of a Bank or Diagonal, each as a tensor of use Matrix.
 func (t Tensor) Experts() []Tensor {
 	n := 1
 	if t.Paired {
@@ -174,12 +177,15 @@ func (t Tensor) Experts() []Tensor {
 }
 
 func (t Tensor) checkBank() error {
+	if t.Paired && t.Use == Diagonal {
+		return fmt.Errorf("load %s: blocks on a diagonal are not paired", t.Name)
+	}
 	if t.Paired && len(t.Parts)%2 != 0 {
 		return fmt.Errorf("load %s: a paired bank has two parts an expert; there are %d", t.Name, len(t.Parts))
 	}
 	for _, p := range t.Parts {
 		if p.Rows != t.Parts[0].Rows {
-			return fmt.Errorf("load %s: part %s has %d rows, part %s has %d; experts must be of one shape", t.Name, p.Name, p.Rows, t.Parts[0].Name, t.Parts[0].Rows)
+			return fmt.Errorf("load %s: part %s has %d rows, part %s has %d; the matrices must be of one shape", t.Name, p.Name, p.Rows, t.Parts[0].Name, t.Parts[0].Rows)
 		}
 	}
 	return nil

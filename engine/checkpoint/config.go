@@ -18,6 +18,7 @@ const (
 	Qwen3_5    Family = "qwen3_5"     // Gated DeltaNet and gated full attention
 	Qwen3_5MoE Family = "qwen3_5_moe" // Qwen3_5 with a mixture of experts
 	GLM4MoE    Family = "glm4_moe"    // GLM-4.5 to 4.7
+	DeepseekV3 Family = "deepseek_v3" // latent attention and a mixture of experts
 )
 
 // LayerKind is the kind of mixer of a decoder layer.
@@ -60,6 +61,7 @@ type Config struct {
 	LayerTypes       []LayerKind // one per layer
 	GDN              GDN         // zero where no layer is linear attention
 	QKVBias          bool        // q, k and v projections have biases
+	MLA              MLA         // latent attention; zero where a family has none
 	QKNorm           bool        // norms of each head of q and k, where a family has a choice
 	MTPLayers        int         // multi-token-prediction layers
 	MoE              MoE         // zero where a family has none
@@ -101,6 +103,7 @@ const (
 	RopeDefault RopeType = "default"
 	RopeLinear  RopeType = "linear" // all frequencies divided by Factor
 	RopeLlama3  RopeType = "llama3" // low ones divided, high ones kept, a ramp between
+	RopeYaRN    RopeType = "yarn"   // likewise, with a ramp over channels, and longer vectors
 )
 
 // Rope describes the rotary position embedding (half-split pairs).
@@ -109,14 +112,23 @@ type Rope struct {
 	Theta         float64 // base of the frequencies
 	PartialFactor float64 // share of HeadDim that is rotated, the first channels
 
-	Factor       float64 // linear and llama3
+	Factor       float64 // linear, llama3 and yarn
 	LowFreq      float64 // llama3: low_freq_factor
 	HighFreq     float64 // llama3: high_freq_factor
-	OriginalSize int     // llama3: original_max_position_embeddings
+	OriginalSize int     // llama3 and yarn: original_max_position_embeddings
+	BetaFast     float64 // yarn: rotations over OriginalSize above which a frequency is kept
+	BetaSlow     float64 // yarn: and below which it is divided by Factor
+	MScale       float64 // yarn: 0 where the file has none
+	MScaleAll    float64 // yarn: mscale_all_dim, likewise
 }
 
 // RotaryDim is the number of channels of a head that are rotated, even.
-func (c Config) RotaryDim() int { return int(float64(c.HeadDim) * c.Rope.PartialFactor) }
+func (c Config) RotaryDim() int {
+	if c.MLA.KVRank > 0 {
+		return c.MLA.Rope
+	}
+	return int(float64(c.HeadDim) * c.Rope.PartialFactor)
+}
 
 // Has reports whether any layer is of that kind.
 func (c Config) Has(kind LayerKind) bool { return slices.Contains(c.LayerTypes, kind) }

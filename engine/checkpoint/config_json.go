@@ -33,6 +33,7 @@ func (c Config) JSON() ([]byte, error) {
 		delete(out, "intermediate_size")
 	}
 	c.moeJSON(out)
+	c.mlaJSON(out, rope)
 	if c.Family == GLM4MoE {
 		out["attention_bias"], out["use_qk_norm"], out["num_nextn_predict_layers"] = c.QKVBias, c.QKNorm, c.MTPLayers
 	}

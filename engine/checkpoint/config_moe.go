@@ -106,6 +106,9 @@ func (c *Config) parseNoAux(f *fields) {
 	if name := f.text("topk_method", "noaux_tc"); name != "noaux_tc" {
 		f.fail("topk_method", strconv.Quote(name), "experts must be chosen by noaux_tc")
 	}
+	if every, ok := f.optInteger("moe_layer_freq", 1, maxLayers); ok && every != 1 {
+		f.fail("moe_layer_freq", strconv.Itoa(every), "all layers from first_k_dense_replace on must be mixtures (1)")
+	}
 	shared, ok := f.optInteger("n_shared_experts", 0, maxExperts)
 	if !ok {
 		shared = 1

@@ -16,6 +16,7 @@ type ropeDefaults struct {
 	theta   float64
 	partial float64
 	mrope   bool // the three position rows of a multimodal model are accepted
+	yarn    bool // so is this scaling
 }
 
 // parseRope reads the rotary embedding from rope_parameters (newer files), or
@@ -72,8 +73,14 @@ func (c *Config) parseRopeType(s *fields, def ropeDefaults) {
 		if c.Rope.HighFreq <= c.Rope.LowFreq {
 			s.fail("high_freq_factor", strconv.FormatFloat(c.Rope.HighFreq, 'g', -1, 64), fmt.Sprintf("it must be above low_freq_factor, which is %g", c.Rope.LowFreq))
 		}
+	case name == string(RopeYaRN) && def.yarn:
+		c.parseYaRN(s)
 	default:
-		s.fail("rope_type", strconv.Quote(name), "known are default, linear, llama3")
+		known := "known are default, linear, llama3"
+		if def.yarn {
+			known += ", yarn"
+		}
+		s.fail("rope_type", strconv.Quote(name), known)
 	}
 }
 

@@ -24,6 +24,7 @@ type block struct {
 	in, out          kernels.Weight // stacked input projections, output projection
 	inBias           kernels.Weight // none without
 	feed             feed
+	mla              *mla              // with attn: what is around it, in the place of in
 	attn             *kernels.AttnSpec // exactly one of attn and delta
 	delta            *kernels.DeltaSpec
 	cache            kernels.LayerSpec
@@ -32,6 +33,9 @@ type block struct {
 
 // params returns the parameters that one row reads.
 func (b *block) params(hidden int) int64 {
+	if b.mla != nil {
+		return b.mla.params(int64(hidden)) + b.feed.params(hidden)
+	}
 	return int64(b.projCols)*int64(hidden) + int64(b.mixed)*int64(hidden) + b.feed.params(hidden)
 }
 
@@ -42,10 +46,12 @@ func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse bool
 		mixNorm: l.norm(prefix+"input_layernorm.weight", c.HiddenSize, t),
 		mlpNorm: l.norm(prefix+"post_attention_layernorm.weight", c.HiddenSize, t),
 	}
-	switch kind {
-	case checkpoint.FullAttention:
+	switch {
+	case kind == checkpoint.FullAttention && c.MLA.KVRank > 0:
+		l.loadMLA(b, prefix+"self_attn.", rope)
+	case kind == checkpoint.FullAttention:
 		l.loadAttention(b, prefix+"self_attn.", t, rope)
-	case checkpoint.LinearAttention:
+	case kind == checkpoint.LinearAttention:
 		l.loadDelta(b, prefix+"linear_attn.", t)
 	default:
 		if l.err == nil {
@@ -116,6 +122,7 @@ func (l *loader) loadDelta(b *block, prefix string, t traits) {
 type scratch struct {
 	x, proj, mixed, mlp kernels.Buf
 	feed                feedScratch
+	mla                 mlaScratch
 	bufs                buffers
 }
 
@@ -131,6 +138,7 @@ func newScratch(be kernels.Backend, rows, hidden int, blocks []*block) (scratch,
 		s.mlp = s.bufs.alloc(kernels.BF16, rows, mlp)
 	}
 	s.feed.reserve(&s.bufs, rows, hidden, blocks)
+	s.mla.reserve(&s.bufs, rows, blocks)
 	if s.bufs.err != nil {
 		s.bufs.free()
 	}
@@ -144,6 +152,11 @@ func (bl *block) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s *
 	x := s.x.Top(b.Rows)
 	proj := s.proj.Top(b.Rows).Columns(0, bl.projCols)
 	mixed := s.mixed.Top(b.Rows).Columns(0, bl.mixed)
+	if bl.mla != nil {
+		q.MatMul(x, bl.out, bl.mla.forward(q, b, c, bl, s), kernels.Linear{Residual: x})
+		bl.feed.forward(q, b.Rows, bl.mlpNorm, s)
+		return
+	}
 	q.MatMul(proj, bl.in, x, kernels.Linear{In: bl.mixNorm, Bias: bl.inBias})
 	if bl.attn != nil {
 		q.Attend(mixed, proj, c, b, bl.attn)

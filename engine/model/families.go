@@ -16,6 +16,7 @@ var families = map[checkpoint.Family]traits{
 	checkpoint.Qwen3_5:    qwen35Traits,
 	checkpoint.Qwen3_5MoE: qwen35MoETraits,
 	checkpoint.GLM4MoE:    glm4MoETraits,
+	checkpoint.DeepseekV3: deepseekV3Traits,
 }
 
 func traitsOf(c checkpoint.Config) (traits, error) {

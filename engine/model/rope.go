@@ -18,14 +18,14 @@ func ropeTable(be kernels.Backend, c checkpoint.Config, positions int) (kernels.
 	if half == 0 {
 		return kernels.Weight{}, nil
 	}
-	freq := ropeFrequencies(c)
+	freq, long := ropeFrequencies(c), c.Rope.VectorScale()
 	buf := make([]byte, positions*2*half*4)
 	for p := range positions {
 		row := buf[p*2*half*4:]
 		for i, f := range freq {
 			sin, cos := math.Sincos(float64(p) * f)
-			binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(float32(cos)))
-			binary.LittleEndian.PutUint32(row[4*(half+i):], math.Float32bits(float32(sin)))
+			binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(float32(long*cos)))
+			binary.LittleEndian.PutUint32(row[4*(half+i):], math.Float32bits(float32(long*sin)))
 		}
 	}
 	w, err := be.Load(kernels.Tensor{Name: "rope", Use: kernels.Table, Parts: []kernels.Source{
@@ -38,7 +38,7 @@ func ropeTable(be kernels.Backend, c checkpoint.Config, positions int) (kernels.
 }
 
 // ropeFrequencies returns the inverse frequencies after scaling: plain, linear,
-// or the Llama 3 ramp between kept and divided wavelengths.
+// the Llama 3 ramp between kept and divided wavelengths, or YaRN's.
 func ropeFrequencies(c checkpoint.Config) []float64 {
 	d := c.RotaryDim()
 	freq := make([]float64, d/2)
@@ -49,10 +49,29 @@ func ropeFrequencies(c checkpoint.Config) []float64 {
 			f /= c.Rope.Factor
 		case checkpoint.RopeLlama3:
 			f = llama3Frequency(c.Rope, f)
+		case checkpoint.RopeYaRN:
+			f = yarnFrequency(c.Rope, f, i, d)
 		}
 		freq[i] = f
 	}
 	return freq
+}
+
+// yarnFrequency divides the frequency of channel pair i of d channels where it turns
+// less than BetaSlow times over the original context, keeps it where it turns more
+// than BetaFast times, and mixes the two over the channels between, whose borders are
+// rounded to whole ones as in DeepSeek's code.
+func yarnFrequency(r checkpoint.Rope, f float64, i, d int) float64 {
+	border := func(turns float64) float64 {
+		return float64(d) * math.Log(float64(r.OriginalSize)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
+	}
+	lo := max(math.Floor(border(r.BetaFast)), 0)
+	hi := min(math.Ceil(border(r.BetaSlow)), float64(d-1))
+	if hi == lo {
+		hi += 0.001
+	}
+	ramp := min(max((float64(i)-lo)/(hi-lo), 0), 1)
+	return f/r.Factor*ramp + f*(1-ramp)
 }
 
 func llama3Frequency(r checkpoint.Rope, f float64) float64 {

@@ -40,8 +40,8 @@ func (q *queue) Attend(dst, proj kernels.Buf, h kernels.Layer, b *kernels.Batch,
 	if !q.attendFits(&o) {
 		return
 	}
-	o.dst = q.shaped(op, "dst", dst, kernels.BF16, b.Rows, s.QHeads*s.HeadDim)
-	o.proj = q.shaped(op, "proj", proj, kernels.BF16, b.Rows, o.vCol+s.KVHeads*s.HeadDim)
+	o.dst = q.shaped(op, "dst", dst, kernels.BF16, b.Rows, s.QHeads*s.Values())
+	o.proj = q.shaped(op, "proj", proj, kernels.BF16, b.Rows, o.vCol+s.KVHeads*s.Values())
 	o.qNorm = q.normOf(op, s.QNorm, s.HeadDim)
 	o.kNorm = q.normOf(op, s.KNorm, s.HeadDim)
 	if q.off() {
@@ -56,8 +56,11 @@ func (q *queue) Attend(dst, proj kernels.Buf, h kernels.Layer, b *kernels.Batch,
 func (q *queue) attendFits(o *attendOp) bool {
 	s, l := &o.s, o.l.spec
 	switch {
-	case s.KVHeads != l.KVHeads || s.HeadDim != l.HeadDim:
-		q.bad("attend: %d KV heads of %d, the layer's cache has %d of %d", s.KVHeads, s.HeadDim, l.KVHeads, l.HeadDim)
+	case s.KVHeads != l.KVHeads || s.HeadDim != l.HeadDim || s.Values() != l.Values():
+		q.bad("attend: %d KV heads of %d, values of %d; the layer's cache has %d of %d and %d", s.KVHeads, s.HeadDim, s.Values(), l.KVHeads, l.HeadDim, l.Values())
+		return false
+	case s.Gated && s.Values() != s.HeadDim:
+		q.bad("attend: gates of %d for values of %d", s.HeadDim, s.Values())
 		return false
 	case s.QHeads <= 0 || s.QHeads%s.KVHeads != 0:
 		q.bad("attend: %d query heads for %d KV heads; want a multiple", s.QHeads, s.KVHeads)
@@ -219,7 +222,7 @@ func (l *layer) valuePage(i int) []uint16 {
 // append writes keys and values of rows [from, to) of a span to their places.
 func (w *worker) append(o *attendOp, s span, head, from, to int) {
 	taken := w.taken
-	d := o.s.HeadDim
+	d, vd := o.s.HeadDim, o.s.Values()
 	wide, key := w.f32(d), w.u16(d)
 	for i := from; i < to; i++ {
 		place := s.start + i
@@ -236,7 +239,7 @@ func (w *worker) append(o *attendOp, s span, head, from, to int) {
 			clear(values)
 			o.l.odd[at] = false
 		}
-		if putValues(values, in[o.vCol+head*d:][:d], t) {
+		if putValues(values, in[o.vCol+head*vd:][:vd], t) {
 			o.l.odd[at] = true
 		}
 	}

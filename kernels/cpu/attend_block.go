@@ -49,7 +49,7 @@ func (a *attention) reach() int {
 // attendScratch is what attendBlock and append take.
 func attendScratch(o *attendOp) int {
 	m, d, width := o.block*o.group, o.s.HeadDim, o.l.panels*panelRows
-	return scratchBytes([]int{m * split, m * width, m * width, m, m, m, m, width, d},
+	return scratchBytes([]int{m * split, m * width, m * width, m, m, m, m, max(width, d), d},
 		[]int{m * d, m * split, width * page, d, o.l.keySize, o.l.valueSize})
 }
 
@@ -60,7 +60,7 @@ func (w *worker) newAttention(o *attendOp, s span, head, from, to int) attention
 	m, d := o.block*o.group, o.s.HeadDim
 	a.scores, a.part, a.out = w.f32(m*split), w.f32(m*a.width), w.f32(m*a.width)
 	a.top, a.sum, a.topPart, a.sumPart = w.f32(m), w.f32(m), w.f32(m), w.f32(m)
-	a.wide = w.f32(a.width)
+	a.wide = w.f32(max(a.width, d))
 	a.q, a.p = w.u16(m*d), w.u16(m*split)
 	if s.tree {
 		a.keys = unsafe.Slice((*uint32)(w.take(2*o.l.keySize)), o.l.keySize/2)
@@ -173,9 +173,9 @@ func (w *worker) addValues(a *attention, k0, at, n int, load bool) {
 // weigh multiplies the probabilities of rows [r0, r1) by a page of values.
 func (w *worker) weigh(a *attention, values []uint16, r0, r1, at, k2 int, load bool) {
 	set := w.set
-	for c := 0; c < a.o.s.HeadDim; c += panelRows {
+	for c := 0; c < a.o.s.Values(); c += panelRows {
 		vecs, tile := 4, set.MaxM4
-		if a.o.s.HeadDim-c <= halfRows {
+		if a.o.s.Values()-c <= halfRows {
 			vecs, tile = 2, set.MaxM2
 		}
 		for r := r0; r < r1; r += tile {
@@ -217,7 +217,7 @@ func (w *worker) merge(a *attention, r int) {
 		return
 	}
 	out, part := a.out[r*a.width:][:a.width], a.part[r*a.width:][:a.width]
-	d := a.o.s.HeadDim
+	d := a.o.s.Values()
 	if a.sum[r] < 0 {
 		copy(out[:d], part)
 		a.sum[r], a.top[r] = a.sumPart[r], a.topPart[r]
@@ -234,7 +234,7 @@ func (w *worker) merge(a *attention, r int) {
 // attendStore divides by the sum, applies the gate and rounds row r into dst. A
 // row that sees no key gives zeros.
 func (w *worker) attendStore(a *attention, r, from int) {
-	o, d := a.o, a.o.s.HeadDim
+	o, d := a.o, a.o.s.Values()
 	i, h := a.s.row+from+r/o.group, a.head*o.group+r%o.group
 	out, dst := a.out[r*a.width:][:d], o.dst.u16(i)[h*d:][:d]
 	if a.sum[r] < 0 {

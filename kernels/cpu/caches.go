@@ -102,7 +102,7 @@ func checkSpec(s kernels.CacheSpec) error {
 		switch l.Kind {
 		case kernels.Attention:
 			attention = true
-			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 {
+			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.ValueDim < 0 {
 				return fmt.Errorf("layer %d: attention with %d KV heads of %d; both positive, the dimension even", i, l.KVHeads, l.HeadDim)
 			}
 		case kernels.Delta:
@@ -163,7 +163,7 @@ func (c *caches) allocate() (err error) {
 }
 
 func (c *caches) allocateAttention(l *layer) (err error) {
-	l.panels = (l.spec.HeadDim + panelRows - 1) / panelRows
+	l.panels = (l.spec.Values() + panelRows - 1) / panelRows
 	l.keySize = l.spec.HeadDim * page
 	l.valueSize = l.panels * panelRows * page
 	heads := c.spec.Pages * l.spec.KVHeads

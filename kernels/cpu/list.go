@@ -18,6 +18,7 @@ const (
 	opMatMul
 	opRoute
 	opMixture
+	opBlocks
 	opAttend
 	opDelta
 	opStats
@@ -44,6 +45,7 @@ type list struct {
 	matmuls  []matmulOp
 	routes   []routeOp
 	mixtures []mixtureOp
+	blocks   []matmulOp
 	attends  []attendOp
 	deltas   []deltaOp
 	stats    []statsOp
@@ -67,7 +69,7 @@ func (l *list) reset() {
 	clear(l.moves) // the destinations of reads belong to callers
 	l.refs, l.rows, l.matmuls, l.attends = l.refs[:0], l.rows[:0], l.matmuls[:0], l.attends[:0]
 	l.deltas, l.stats, l.tables, l.slots = l.deltas[:0], l.stats[:0], l.tables[:0], l.slots[:0]
-	l.routes, l.mixtures = l.routes[:0], l.mixtures[:0]
+	l.routes, l.mixtures, l.blocks = l.routes[:0], l.mixtures[:0], l.blocks[:0]
 	l.moves, l.programs, l.bytes, l.ints = l.moves[:0], l.programs[:0], l.bytes[:0], l.ints[:0]
 	l.need = needs{}
 }
@@ -125,6 +127,8 @@ func (w *worker) do(l *list, r ref) bool {
 		w.route(&l.routes[r.i])
 	case opMixture:
 		return w.mixture(&l.mixtures[r.i])
+	case opBlocks:
+		w.blocks(&l.blocks[r.i])
 	case opAttend:
 		return w.attend(&l.attends[r.i])
 	case opDelta:

@@ -33,7 +33,7 @@ type weight struct {
 	values, centered []float32
 	// Taps, packed again for the heads of a Delta layer.
 	heads *headTaps
-	// Bank: its matrices, whose memory is the bank's.
+	// Bank and Diagonal: their matrices, whose memory is theirs.
 	bank []*weight
 }
 
@@ -85,7 +85,7 @@ func (b *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	switch t.Use {
 	case kernels.Matrix:
 		err = b.loadMatrix(w, t)
-	case kernels.Bank:
+	case kernels.Bank, kernels.Diagonal:
 		err = b.loadBank(w, t)
 	default:
 		err = b.loadValues(w, t)

@@ -73,6 +73,7 @@ type attendArgs struct {
 	qHeads, kvHeads, dim, gated int32
 	qCentered, kCentered        int32
 	rotary, ropeRows, first     int32
+	vdim, _                     int32
 }
 
 type deltaArgs struct {
@@ -135,7 +136,7 @@ type commitLayer struct {
 	keys, values                            uint64
 	state, kRec, uRec, gRec                 uint64
 	conv                                    uint64
-	kvHeads, dim                            int32
+	kvHeads, dim, vdim, _                   int32
 	kHeads, vHeads, kDim, vDim, channels, _ int32
 }
 

@@ -5,7 +5,7 @@ package cuda
 import "exacta.dev/exacta/kernels"
 
 // maxHead is MAX_HEAD: the widest attention head.
-const maxHead = 256
+const maxHead = 640
 
 // Attend appends the keys and values of the rows, then attends.
 func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
@@ -14,17 +14,20 @@ func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch,
 		if q.bad != nil {
 			return
 		}
-		if s.KVHeads != g.KVHeads || s.HeadDim != g.HeadDim || s.QHeads <= 0 || s.QHeads%s.KVHeads != 0 {
-			q.fail("%d query heads over %d KV heads of %d; the cache has %d of %d, and query heads must be a multiple",
-				s.QHeads, s.KVHeads, s.HeadDim, g.KVHeads, g.HeadDim)
+		if s.KVHeads != g.KVHeads || s.HeadDim != g.HeadDim || s.Values() != g.Values() || s.QHeads <= 0 || s.QHeads%s.KVHeads != 0 {
+			q.fail("%d query heads over %d KV heads of %d, values of %d; the cache has %d of %d and %d, and query heads must be a multiple",
+				s.QHeads, s.KVHeads, s.HeadDim, s.Values(), g.KVHeads, g.HeadDim, g.Values())
 			return
+		}
+		if s.Gated && s.Values() != s.HeadDim {
+			q.fail("gates of %d for values of %d", s.HeadDim, s.Values())
 		}
 		qCols := s.QHeads * s.HeadDim
 		if s.Gated {
 			qCols *= 2
 		}
-		d := q.of(dst, "dst", kernels.BF16, b.Rows, s.QHeads*s.HeadDim)
-		p := q.of(proj, "proj", kernels.BF16, b.Rows, qCols+2*s.KVHeads*s.HeadDim)
+		d := q.of(dst, "dst", kernels.BF16, b.Rows, s.QHeads*s.Values())
+		p := q.of(proj, "proj", kernels.BF16, b.Rows, qCols+s.KVHeads*(s.HeadDim+s.Values()))
 		qn, kn := q.norm(s.QNorm, s.HeadDim, "query norm"), q.norm(s.KNorm, s.HeadDim, "key norm")
 		if q.bad == nil && (int(qn.group) != s.HeadDim || int(kn.group) != s.HeadDim) {
 			q.fail("norms of q and k have groups of %d and %d; a head has %d", qn.group, kn.group, s.HeadDim)
@@ -38,7 +41,7 @@ func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch,
 			keys: c.kv.at(at.keys), values: c.kv.at(at.values), table: c.pages.ptr,
 			qn: qn.w, kn: kn.w, scale: s.Scale, qEps: qn.eps, kEps: kn.eps,
 			slots: int32(c.spec.Slots), slotPages: int32(c.spec.SlotPages), pages: int32(c.spec.Pages),
-			qHeads: int32(s.QHeads), kvHeads: int32(s.KVHeads), dim: int32(s.HeadDim), gated: flag(s.Gated),
+			qHeads: int32(s.QHeads), kvHeads: int32(s.KVHeads), dim: int32(s.HeadDim), vdim: int32(s.Values()), gated: flag(s.Gated),
 			qCentered: qn.centered, kCentered: kn.centered, first: int32(s.FirstKey),
 		}
 		if !s.Rope.None() {

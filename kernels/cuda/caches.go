@@ -74,8 +74,8 @@ func checkSpec(s kernels.CacheSpec, shared int) error {
 func checkLayer(i int, l kernels.LayerSpec, ring, shared int) error {
 	switch l.Kind {
 	case kernels.Attention:
-		if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim > maxHead {
-			return fmt.Errorf("caches: layer %d: %d KV heads of %d; both must be positive, and a head at most %d", i, l.KVHeads, l.HeadDim, maxHead)
+		if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim > maxHead || l.ValueDim < 0 || l.ValueDim > maxHead {
+			return fmt.Errorf("caches: layer %d: %d KV heads of %d, values of %d; all must be positive, and a head at most %d", i, l.KVHeads, l.HeadDim, l.Values(), maxHead)
 		}
 	case kernels.Delta:
 		if l.KHeads <= 0 || l.VHeads <= 0 || l.VHeads%l.KHeads != 0 || l.KDim <= 0 || l.VDim <= 0 || l.Conv <= 0 {
@@ -119,11 +119,12 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 	for i, l := range spec.Layers {
 		p := &places[i]
 		if l.Kind == kernels.Attention {
-			one := kernels.PageTokens * int64(l.KVHeads) * int64(l.HeadDim) * 2
-			z.page += 2 * one
-			p.keys, p.values = take(&kv, one*int64(spec.Pages)), take(&kv, one*int64(spec.Pages))
+			keys := kernels.PageTokens * int64(l.KVHeads) * int64(l.HeadDim) * 2
+			values := kernels.PageTokens * int64(l.KVHeads) * int64(l.Values()) * 2
+			z.page += keys + values
+			p.keys, p.values = take(&kv, keys*int64(spec.Pages)), take(&kv, values*int64(spec.Pages))
 			z.moves = append(z.moves, commitLayer{
-				keys: uint64(p.keys) / 2, values: uint64(p.values) / 2, kvHeads: int32(l.KVHeads), dim: int32(l.HeadDim),
+				keys: uint64(p.keys) / 2, values: uint64(p.values) / 2, kvHeads: int32(l.KVHeads), dim: int32(l.HeadDim), vdim: int32(l.Values()),
 			})
 			continue
 		}

@@ -86,6 +86,27 @@ func (q *queue) Mix(dst kernels.Buf, h kernels.Weight, x, ids, weights, residual
 	})
 }
 
+// Blocks multiplies by a block-diagonal matrix.
+func (q *queue) Blocks(dst kernels.Buf, h kernels.Weight, x kernels.Buf) {
+	q.do(opBlocks, func() {
+		w := q.weight(h, kernels.Diagonal, "w")
+		if q.bad != nil {
+			return
+		}
+		d := q.float(dst, "dst", 0, w.rows)
+		s := q.of(x, "x", kernels.BF16, d.rows, w.experts*w.cols)
+		*args[expertsArgs](q) = expertsArgs{
+			env: q.head(), dst: d.view(), x: s.view(), w: w.ptr, rows: int32(d.rows), experts: int32(w.experts),
+			n: int32(w.rows / w.experts), k: int32(w.cols), dstF32: flag(d.kind == kernels.F32),
+		}
+		q.launch(kBlocks, ceil(w.rows, threads/32), d.rows, 0)
+		c := q.counts()
+		c.MatMulRows += uint64(d.rows)
+		c.MACs += uint64(d.rows) * uint64(w.rows) * uint64(w.cols)
+		c.WeightBytes += uint64(w.bytes)
+	})
+}
+
 func (q *queue) mixture(w *weight, dst, x, ids operand) expertsArgs {
 	return expertsArgs{
 		env: q.head(), dst: dst.view(), x: x.view(), ids: ids.view(), w: w.ptr,

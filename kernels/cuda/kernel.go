@@ -51,6 +51,7 @@ const (
 	kRoute
 	kExperts
 	kMix
+	kBlocks
 	numKernels
 )
 
@@ -96,6 +97,7 @@ var kernelTable = [numKernels]struct {
 	kRoute:        {"experts", "route", unsafe.Sizeof(routeArgs{})},
 	kExperts:      {"experts", "experts", unsafe.Sizeof(expertsArgs{})},
 	kMix:          {"experts", "mix", unsafe.Sizeof(expertsArgs{})},
+	kBlocks:       {"experts", "blocks", unsafe.Sizeof(expertsArgs{})},
 }
 
 // threads is THREADS: the block size of every kernel.

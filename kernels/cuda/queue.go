@@ -45,6 +45,7 @@ const (
 	opRoute
 	opExperts
 	opMix
+	opBlocks
 	opAttend
 	opDelta
 	opStats
@@ -62,7 +63,7 @@ const (
 )
 
 var opNames = [...]string{
-	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "attend", "delta", "stats", "chain", "shift",
+	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "attend", "delta", "stats", "chain", "shift",
 	"accept", "commit", "reset", "set pages", "save", "restore", "write", "read", "run",
 }
 

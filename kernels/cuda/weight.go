@@ -19,14 +19,14 @@ type weight struct {
 	use        kernels.Use
 	rows, cols int
 	paired     bool
-	experts    int        // matrices of a Bank, which lie one after another
+	experts    int        // matrices of a Bank or Diagonal, which lie one after another
 	group      int        // of 4 bits: columns that share a scale; else 0
 	meta       driver.Ptr // of 4 bits: scales and zero points
 }
 
-// Load copies a parameter to the device, stacked as in the file; a Matrix or Bank
-// becomes BF16 (rounded once if the file has another type), a Matrix may keep its 4
-// bits, the rest is FP32. The error names the tensor and its part.
+// Load copies a parameter to the device, stacked as in the file; a Matrix, Bank
+// or Diagonal becomes BF16 (rounded once if the file has another type), a Matrix may
+// keep its 4 bits, the rest is FP32. The error names the tensor and its part.
 func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	if err := be.usable("load " + t.Name); err != nil {
 		return kernels.Weight{}, err
@@ -51,10 +51,10 @@ func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 // loadParts allocates w and streams its parts to the device.
 func (be *Backend) loadParts(w *weight, t kernels.Tensor) (err error) {
 	elem := int64(4)
-	if t.Use == kernels.Matrix || t.Use == kernels.Bank {
+	if t.Use == kernels.Matrix || t.Use == kernels.Bank || t.Use == kernels.Diagonal {
 		elem = 2
 	}
-	if t.Use == kernels.Bank {
+	if t.Use == kernels.Bank || t.Use == kernels.Diagonal {
 		w.experts = len(t.Experts())
 	}
 	if w.block, err = be.zeroed(kernels.Weights, int64(w.rows)*int64(w.cols)*elem, 0); err != nil {

@@ -82,6 +82,13 @@ func (r *recorder) Mix(dst kernels.Buf, w kernels.Weight, x, ids, weights, resid
 	r.record("mix", o, func(q kernels.Queue) { q.Mix(d, m, s, i, a, res) })
 }
 
+// Blocks records a product with a block-diagonal matrix.
+func (r *recorder) Blocks(dst kernels.Buf, w kernels.Weight, x kernels.Buf) {
+	o := &operands{be: r.be}
+	d, m, s := o.buf(dst, "dst"), o.weight(w, "w"), o.buf(x, "x")
+	r.record("blocks", o, func(q kernels.Queue) { q.Blocks(d, m, s) })
+}
+
 // Attend records an attention layer.
 func (r *recorder) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
 	o := &operands{be: r.be}

@@ -47,6 +47,9 @@ var misuses = []misuse{
 	{"matmul", func(r *rig, _ *machine) { // a bias too short
 		r.q.MatMul(r.alloc(kernels.BF16, 2, 64), r.matrix(64, 96), r.alloc(kernels.BF16, 2, 96), kernels.Linear{Bias: r.vector(64, 0, 1), BiasFrom: 1})
 	}},
+	{"blocks", func(r *rig, _ *machine) {
+		r.q.Blocks(r.alloc(kernels.BF16, 2, 80), r.diagonal(2, 40, 64), r.alloc(kernels.BF16, 2, 64))
+	}},
 	{"route", func(r *rig, _ *machine) { // seven of six
 		r.q.Route(r.alloc(kernels.I32, 2, 7), r.alloc(kernels.F32, 2, 7), r.alloc(kernels.F32, 2, 6), &kernels.RouteSpec{K: 7})
 	}},

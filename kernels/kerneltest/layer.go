@@ -20,6 +20,7 @@ type layer struct {
 type attnShape struct {
 	name        string
 	q, kv, dim  int
+	values      int // 0: as dim
 	gated, norm bool
 	centered    bool
 	rotary      int
@@ -33,6 +34,8 @@ var attnShapes = []attnShape{
 	{name: "qwen3", q: 6, kv: 1, dim: 32, norm: true, rotary: 32},
 	{name: "llama", q: 3, kv: 3, dim: 64, rotary: 64},
 	{name: "plain", q: 2, kv: 1, dim: 128, gated: true},
+	{name: "latent", q: 5, kv: 1, dim: 72, values: 56, rotary: 16},
+	{name: "wide values", q: 4, kv: 2, dim: 32, values: 80, norm: true, rotary: 32},
 }
 
 const maxPositions = 1200
@@ -40,7 +43,7 @@ const maxPositions = 1200
 func (r *rig) attnLayer(a attnShape) *layer {
 	s := &kernels.AttnSpec{
 		QHeads: a.q, KVHeads: a.kv, HeadDim: a.dim, Scale: float32(1 / math.Sqrt(float64(a.dim))),
-		Gated: a.gated, Rotary: a.rotary, FirstKey: a.firstKey,
+		Gated: a.gated, Rotary: a.rotary, FirstKey: a.firstKey, ValueDim: a.values,
 	}
 	if a.norm {
 		s.QNorm, s.KNorm = r.norm(a.dim, a.centered), r.norm(a.dim, a.centered)
@@ -49,8 +52,8 @@ func (r *rig) attnLayer(a attnShape) *layer {
 		s.Rope = r.rope(maxPositions, a.rotary)
 	}
 	l := &layer{
-		spec: kernels.LayerSpec{Kind: kernels.Attention, KVHeads: a.kv, HeadDim: a.dim},
-		attn: s, proj: (a.q + 2*a.kv) * a.dim, out: a.q * a.dim,
+		spec: kernels.LayerSpec{Kind: kernels.Attention, KVHeads: a.kv, HeadDim: a.dim, ValueDim: a.values},
+		attn: s, proj: (a.q+a.kv)*a.dim + a.kv*s.Values(), out: a.q * s.Values(),
 	}
 	if a.gated {
 		l.proj += a.q * a.dim

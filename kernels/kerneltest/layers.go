@@ -81,6 +81,7 @@ func testSpans(t *testing.T, s suite) {
 	}{
 		{"Attend", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[0])} }, 200},
 		{"Attend/grouped", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[1])} }, 140},
+		{"Attend/latent", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[4])} }, 140},
 		{"Attend/splits", func(r *rig) []*layer { return []*layer{r.attnLayer(narrow)} }, 1060},
 		{"Delta", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[0])} }, 330},
 		{"Delta/long", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[2])} }, 200},

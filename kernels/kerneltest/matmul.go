@@ -59,6 +59,7 @@ func testMatMul(t *testing.T, s suite) {
 		r.same(kernels.BF16, r.bytes(dst), r.bytes(res), "residual in place")
 	})
 	t.Run("Bias", func(t *testing.T) { testBias(t, s) })
+	t.Run("Blocks", func(t *testing.T) { testBlocks(t, s) })
 	t.Run("NaN", func(t *testing.T) { testMatMulNaN(t, s) })
 }
 
@@ -88,6 +89,29 @@ func testBias(t *testing.T, s suite) {
 	w, x, l := record(r)
 	l.Residual = kernels.Buf{}
 	r.rowsAlone(rows, r.alloc(kernels.F32, rows, n), func(dst kernels.Buf, from, to int) { r.q.MatMul(dst, w, x.Slice(from, to), l) })
+}
+
+// testBlocks compares products with block-diagonal matrices with ref, and rows with
+// rows alone.
+func testBlocks(t *testing.T, s suite) {
+	for _, c := range []struct{ rows, blocks, n, k int }{{1, 3, 40, 26}, {5, 2, 130, 64}, {140, 5, 72, 34}, {67, 1, 200, 96}} {
+		record := func(r *rig, kind kernels.Kind) (dst kernels.Buf, w kernels.Weight, x kernels.Buf) {
+			x = r.put(kernels.BF16, c.rows, c.blocks*c.k+32, r.normal(c.rows*(c.blocks*c.k+32), 1)).Columns(32, c.blocks*c.k+32)
+			return r.alloc(kind, c.rows, c.blocks*c.n), r.diagonal(c.blocks, c.n, c.k), x
+		}
+		for kind, bound := range map[kernels.Kind]float64{kernels.BF16: boundBF16, kernels.F32: boundF32} {
+			s.judge(t, 23, bound, c.rows, fmt.Sprintf("%d blocks of [%d, %d]", c.blocks, c.n, c.k), func(r *rig) kernels.Buf {
+				dst, w, x := record(r, kind)
+				r.q.Blocks(dst, w, x)
+				return dst
+			})
+		}
+		if c.rows == 67 || c.rows == 140 {
+			r := s.rig(t, 24)
+			dst, w, x := record(r, kernels.BF16)
+			r.rowsAlone(c.rows, dst, func(dst kernels.Buf, from, to int) { r.q.Blocks(dst, w, x.Slice(from, to)) })
+		}
+	}
 }
 
 // epilogue is a way to surround a product.

@@ -81,6 +81,17 @@ func (r *rig) bank(experts, n, cols int, paired bool) kernels.Weight {
 	return w
 }
 
+// diagonal returns a random block-diagonal matrix.
+func (r *rig) diagonal(blocks, n, cols int) kernels.Weight {
+	t := kernels.Tensor{Name: "diagonal", Use: kernels.Diagonal}
+	for i := range blocks {
+		t.Parts = append(t.Parts, source(fmt.Sprintf("blocks.%d", i), kernels.DTypeBF16, n, cols, r.normal(n*cols, 1/math.Sqrt(float64(cols)))))
+	}
+	w, err := r.be.Load(t)
+	require.NoError(r.t, err)
+	return w
+}
+
 // vector returns a random vector in [lo, hi), from an F32 file.
 func (r *rig) vector(n int, lo, hi float64) kernels.Weight {
 	return r.load(kernels.Vector, kernels.DTypeF32, 1, n, r.uniform(n, lo, hi))

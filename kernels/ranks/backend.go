@@ -61,7 +61,7 @@ func (be *Backend) Info() kernels.Info {
 	return info
 }
 
-// Load takes in this rank's part of a Matrix or Bank, and the whole of other parameters.
+// Load takes in this rank's part of a Matrix, Bank or Diagonal, and the whole of other parameters.
 // The error names the tensor.
 func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	// A load that fails uses up a handle, so that handles stay equal on all
@@ -72,11 +72,11 @@ func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	}
 	w := weight{name: t.Name, use: t.Use, paired: t.Paired, experts: 1}
 	w.rows, w.cols = t.Shape()
-	if t.Use == kernels.Bank {
+	if t.Use == kernels.Bank || t.Use == kernels.Diagonal {
 		w.experts = len(t.Experts())
 	}
 	part, have := t, true
-	if t.Use == kernels.Matrix || t.Use == kernels.Bank {
+	if t.Use == kernels.Matrix || t.Use == kernels.Bank || t.Use == kernels.Diagonal {
 		w.split(be.Size())
 		from, to := w.share(be.rank)
 		if have = from < to; have {

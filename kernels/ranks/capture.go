@@ -68,6 +68,12 @@ func (c *capture) Mix(dst kernels.Buf, w kernels.Weight, x, ids, weights, residu
 	c.meeting(err, func(q *queue) { q.Mix(dst, w, x, ids, weights, residual) })
 }
 
+// Blocks captures a product with a block-diagonal matrix.
+func (c *capture) Blocks(dst kernels.Buf, w kernels.Weight, x kernels.Buf) {
+	_, err := c.be.diagonal(dst, w, x)
+	c.meeting(err, func(q *queue) { q.Blocks(dst, w, x) })
+}
+
 // Route captures the choice of experts.
 func (c *capture) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
 	spec := *s

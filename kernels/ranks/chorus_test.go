@@ -183,6 +183,10 @@ func (v *voices) Mix(dst kernels.Buf, w kernels.Weight, x, ids, weights, residua
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Mix(dst, w, x, ids, weights, residual) })
 }
 
+func (v *voices) Blocks(dst kernels.Buf, w kernels.Weight, x kernels.Buf) {
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Blocks(dst, w, x) })
+}
+
 func (v *voices) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
 	t, spec := *b, *s
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Attend(dst, proj, c, &t, &spec) })

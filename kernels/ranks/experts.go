@@ -110,3 +110,43 @@ func (q *queue) Mix(dst kernels.Buf, h kernels.Weight, x, ids, weights, residual
 	}
 	q.columns("mix", w, dst, uint64(ids.Rows*ids.Cols))
 }
+
+// diagonal checks Blocks as a whole.
+func (be *Backend) diagonal(dst kernels.Buf, h kernels.Weight, x kernels.Buf) (*weight, error) {
+	w, err := be.weight("blocks", h, kernels.Diagonal)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case dst.Cols != int32(w.rows) || dst.Kind == kernels.I32:
+		err = fmt.Errorf("dst is %s with %d columns, want bf16 or f32 with %d", dst.Kind, dst.Cols, w.rows)
+	case int(x.Cols) != w.experts*w.cols || x.Rows < dst.Rows || x.Kind != kernels.BF16:
+		err = fmt.Errorf("x is %s [%d, %d], want bf16 [%d, %d]", x.Kind, x.Rows, x.Cols, dst.Rows, w.experts*w.cols)
+	case dst.ID == x.ID && overlap(dst, x):
+		err = errors.New("dst and x overlap")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("blocks %s: %w", w.name, err)
+	}
+	return w, nil
+}
+
+// Blocks computes this rank's blocks of dst and gathers the others'.
+func (q *queue) Blocks(dst kernels.Buf, h kernels.Weight, x kernels.Buf) {
+	if q.err != nil {
+		return
+	}
+	w, err := q.be.diagonal(dst, h, x)
+	if err != nil {
+		q.refuse(err)
+		return
+	}
+	if dst.Rows == 0 {
+		return
+	}
+	if from, to := w.share(q.be.rank); from < to {
+		n := w.rows / w.experts
+		q.in.Blocks(dst.Columns(from, to), w.inner, x.Columns(from/n*w.cols, to/n*w.cols))
+	}
+	q.columns("blocks", w, dst, uint64(dst.Rows))
+}

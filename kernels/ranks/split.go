@@ -34,7 +34,7 @@ type weight struct {
 	use        kernels.Use
 	rows, cols int
 	paired     bool
-	experts    int // matrices: of a Bank, its experts; else one
+	experts    int // matrices of a Bank or Diagonal; else one
 	// borders are the ranks' shares of the outputs (of a paired weight, of
 	// the pairs): rank r has [borders[r], borders[r+1]). Nil if replicated.
 	borders []int
@@ -54,6 +54,9 @@ func (w *weight) owner(i int) int {
 
 // outputs returns the number of outputs of a product, of one expert of a Bank.
 func (w *weight) outputs() int {
+	if w.use == kernels.Diagonal {
+		return w.rows
+	}
 	n := w.rows / w.experts
 	if w.paired {
 		n /= 2
@@ -63,6 +66,12 @@ func (w *weight) outputs() int {
 
 // split sets the shares of a matrix, or of every matrix of a bank.
 func (w *weight) split(size int) {
+	if w.use == kernels.Diagonal { // whole blocks
+		for r := range size + 1 {
+			w.borders = append(w.borders, w.experts*r/size*(w.rows/w.experts))
+		}
+		return
+	}
 	unit := panel
 	if w.paired {
 		unit = panel / 2

@@ -28,14 +28,17 @@ func (r *recorder) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Bat
 			return nil, o.err
 		}
 		a.c, a.kv = c, c.attn[l.Index]
-		if s.KVHeads != geo.KVHeads || s.HeadDim != geo.HeadDim || s.QHeads <= 0 || s.QHeads%s.KVHeads != 0 {
-			o.fail("%d query heads over %d KV heads of %d; the cache has %d of %d, and query heads must be a multiple",
-				s.QHeads, s.KVHeads, s.HeadDim, geo.KVHeads, geo.HeadDim)
+		if s.KVHeads != geo.KVHeads || s.HeadDim != geo.HeadDim || s.Values() != geo.Values() || s.QHeads <= 0 || s.QHeads%s.KVHeads != 0 {
+			o.fail("%d query heads over %d KV heads of %d, values of %d; the cache has %d of %d and %d, and query heads must be a multiple",
+				s.QHeads, s.KVHeads, s.HeadDim, s.Values(), geo.KVHeads, geo.HeadDim, geo.Values())
 			return nil, o.err
 		}
+		if s.Gated && s.Values() != s.HeadDim {
+			o.fail("gates of %d for values of %d", s.HeadDim, s.Values())
+		}
 		a.t = o.batch(b, "batch")
-		a.dst = o.kind(dst, "dst", kernels.BF16, b.Rows, s.QHeads*s.HeadDim)
-		a.proj = o.kind(proj, "proj", kernels.BF16, b.Rows, a.qCols()+2*s.KVHeads*s.HeadDim)
+		a.dst = o.kind(dst, "dst", kernels.BF16, b.Rows, s.QHeads*s.Values())
+		a.proj = o.kind(proj, "proj", kernels.BF16, b.Rows, a.qCols()+s.KVHeads*(s.HeadDim+s.Values()))
 		a.qNorm = o.norm(s.QNorm, s.HeadDim, "query norm")
 		a.kNorm = o.norm(s.KNorm, s.HeadDim, "key norm")
 		if !s.Rope.None() {
@@ -150,8 +153,8 @@ func (a *attention) prefix(sp *span) (*attnRows, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.k = append(r.k, a.kv.at(a.kv.k, page, pos))
-		r.v = append(r.v, a.kv.at(a.kv.v, page, pos))
+		r.k = append(r.k, a.kv.key(page, pos))
+		r.v = append(r.v, a.kv.value(page, pos))
 	}
 	return r, nil
 }
@@ -164,8 +167,8 @@ func (a *attention) store(sp *span, r *attnRows) error {
 		if err != nil {
 			return err
 		}
-		copy(a.kv.at(a.kv.k, page, sp.start+i), r.k[i])
-		copy(a.kv.at(a.kv.v, page, sp.start+i), r.v[i])
+		copy(a.kv.key(page, sp.start+i), r.k[i])
+		copy(a.kv.value(page, sp.start+i), r.v[i])
 	}
 	return nil
 }
@@ -185,24 +188,24 @@ func (c *caches) compact(kv *kvStore, sp *span, path []int) error {
 		if err != nil {
 			return err
 		}
-		copy(kv.at(kv.k, to, sp.start+j), kv.at(kv.k, from, sp.start+i))
-		copy(kv.at(kv.v, to, sp.start+j), kv.at(kv.v, from, sp.start+i))
+		copy(kv.key(to, sp.start+j), kv.key(from, sp.start+i))
+		copy(kv.value(to, sp.start+j), kv.value(from, sp.start+i))
 	}
 	return nil
 }
 
 // head computes one query head of one row: softmax(q Kᵀ scale) V, gated.
 func (a *attention) head(sp *span, r, prefix *attnRows, row, h int) {
-	d := a.s.HeadDim
+	d, vd := a.s.HeadDim, a.s.Values()
 	kvh := h / (a.s.QHeads / a.s.KVHeads)
 	path := sp.path(row)
 	keys, values := make([][]float64, 0, len(prefix.k)+len(path)), make([][]float64, 0, len(prefix.k)+len(path))
 	for i := range prefix.k {
-		keys, values = append(keys, prefix.k[i][kvh*d:(kvh+1)*d]), append(values, prefix.v[i][kvh*d:(kvh+1)*d])
+		keys, values = append(keys, prefix.k[i][kvh*d:(kvh+1)*d]), append(values, prefix.v[i][kvh*vd:(kvh+1)*vd])
 	}
 	for _, i := range path {
 		if sp.pos[i] >= a.s.FirstKey {
-			keys, values = append(keys, r.k[i][kvh*d:(kvh+1)*d]), append(values, r.v[i][kvh*d:(kvh+1)*d])
+			keys, values = append(keys, r.k[i][kvh*d:(kvh+1)*d]), append(values, r.v[i][kvh*vd:(kvh+1)*vd])
 		}
 	}
 	q := r.q[row][h*d : (h+1)*d]
@@ -211,7 +214,7 @@ func (a *attention) head(sp *span, r, prefix *attnRows, row, h int) {
 		p[i] = float64(a.s.Scale) * dot(q, k)
 	}
 	softmax(p)
-	out := a.dst.floats(sp.off + row)[h*d : (h+1)*d]
+	out := a.dst.floats(sp.off + row)[h*vd : (h+1)*vd]
 	clear(out)
 	for i, v := range values {
 		for j := range out {

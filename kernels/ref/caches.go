@@ -26,22 +26,28 @@ type caches struct {
 // kvStore holds one attention layer: rows of KVHeads*HeadDim by page and
 // position within it.
 type kvStore struct {
-	k, v []float64 // of tensors [Pages*PageTokens, KVHeads*HeadDim]
-	cols int
+	k, v  []float64 // of tensors [Pages*PageTokens, cols] and [.., vCols]
+	cols  int       // KVHeads*HeadDim
+	vCols int       // KVHeads*Values
 }
 
 func newKVStore(l kernels.LayerSpec, pages int) *kvStore {
-	s := &kvStore{cols: l.KVHeads * l.HeadDim}
+	s := &kvStore{cols: l.KVHeads * l.HeadDim, vCols: l.KVHeads * l.Values()}
 	if pages > 0 {
-		s.k, s.v = floats(newFloats(pages*kernels.PageTokens, s.cols)), floats(newFloats(pages*kernels.PageTokens, s.cols))
+		s.k, s.v = floats(newFloats(pages*kernels.PageTokens, s.cols)), floats(newFloats(pages*kernels.PageTokens, s.vCols))
 	}
 	return s
 }
 
-// at returns the row of k or v at a position.
-func (s *kvStore) at(kv []float64, page int32, pos int) []float64 {
-	i := (int(page)*kernels.PageTokens + pos%kernels.PageTokens) * s.cols
-	return kv[i : i+s.cols]
+// key and value return the rows at a position.
+func (s *kvStore) key(page int32, pos int) []float64 { return s.k[s.place(page, pos)*s.cols:][:s.cols] }
+
+func (s *kvStore) value(page int32, pos int) []float64 {
+	return s.v[s.place(page, pos)*s.vCols:][:s.vCols]
+}
+
+func (s *kvStore) place(page int32, pos int) int {
+	return int(page)*kernels.PageTokens + pos%kernels.PageTokens
 }
 
 // checkSpec validates a cache geometry.
@@ -56,8 +62,8 @@ func checkSpec(s kernels.CacheSpec) error {
 	for i, l := range s.Layers {
 		switch l.Kind {
 		case kernels.Attention:
-			if l.KVHeads <= 0 || l.HeadDim <= 0 {
-				return fmt.Errorf("caches: layer %d: %d KV heads of %d; both must be positive", i, l.KVHeads, l.HeadDim)
+			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.ValueDim < 0 {
+				return fmt.Errorf("caches: layer %d: %d KV heads of %d, values of %d; all must be positive", i, l.KVHeads, l.HeadDim, l.Values())
 			}
 		case kernels.Delta:
 			if l.KHeads <= 0 || l.VHeads <= 0 || l.VHeads%l.KHeads != 0 || l.KDim <= 0 || l.VDim <= 0 || l.Conv <= 0 {
@@ -129,7 +135,7 @@ func (c *caches) Bytes() (page, slot, snapshot int64) {
 	slot = 4 * int64(1+c.spec.SlotPages)
 	for i, l := range c.spec.Layers {
 		if l.Kind == kernels.Attention {
-			page += 2 * 8 * kernels.PageTokens * int64(l.KVHeads*l.HeadDim)
+			page += 8 * kernels.PageTokens * int64(l.KVHeads*(l.HeadDim+l.Values()))
 			continue
 		}
 		one := c.delta[i].stateBytes()

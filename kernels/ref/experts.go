@@ -253,3 +253,33 @@ func (m *mixture) distinct() int64 {
 	}
 	return int64(len(used))
 }
+
+// Blocks multiplies blocks of columns by their matrices.
+func (r *recorder) Blocks(dst kernels.Buf, w kernels.Weight, x kernels.Buf) {
+	r.add("blocks", func() (func() error, error) {
+		o := operands{be: r.be}
+		m := o.weight(w, kernels.Diagonal, "w")
+		if o.err != nil {
+			return nil, o.err
+		}
+		n := m.rows / m.experts
+		d := o.view(dst, "dst")
+		o.shape(d, "dst", 0, m.rows)
+		if o.err == nil && d.kind == kernels.I32 {
+			o.fail("dst is i32; it must be bf16 or f32")
+		}
+		s := o.kind(x, "x", kernels.BF16, d.rows, m.experts*m.cols)
+		return func() error {
+			parallel(d.rows, func(i int) {
+				in, out := s.floats(i), d.floats(i)
+				for c := range out {
+					out[c] = dot(in[c/n*m.cols:][:m.cols], m.row(c))
+				}
+			})
+			r.be.work.MatMulRows += uint64(d.rows)
+			r.be.work.MACs += uint64(d.rows) * uint64(m.rows) * uint64(m.cols)
+			r.be.work.WeightBytes += uint64(m.bytes())
+			return nil
+		}, o.err
+	})
+}

@@ -21,7 +21,7 @@ type weight struct {
 	rows, cols int
 	paired     bool
 	int4       bool // its file has 4 bits
-	experts    int  // matrices of a Bank
+	experts    int  // matrices of a Bank or Diagonal
 	t          *tensor.Dense
 	data       []float64       // t's elements
 	panels     []*tensor.Dense // of a Matrix: views of panelRows rows of t
@@ -51,7 +51,7 @@ func readWeight(t kernels.Tensor) (*weight, error) {
 		name: t.Name, use: t.Use, rows: rows, cols: cols, paired: t.Paired, int4: t.Int4(),
 		t: tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(data)), data: data,
 	}
-	if t.Use == kernels.Bank {
+	if t.Use == kernels.Bank || t.Use == kernels.Diagonal {
 		w.experts = len(t.Experts())
 	}
 	if t.Use == kernels.Matrix {

@@ -20,7 +20,8 @@ import sys
 import torch
 from make_goldens import LENGTH, VERSIONS, randomise
 from safetensors.torch import save_file
-from transformers import Glm4MoeConfig, Glm4MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
+from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
+from transformers.models.deepseek_v3 import modeling_deepseek_v3 as dsv3
 from transformers.models.glm4_moe import modeling_glm4_moe as glm4
 from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as q35moe
 from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
@@ -62,6 +63,19 @@ def glm4_moe():
         moe_intermediate_size=18, n_routed_experts=15, num_experts_per_tok=4, n_shared_experts=2, n_group=5, topk_group=3,
         routed_scaling_factor=1.5, first_k_dense_replace=1, norm_topk_prob=True,
         rope_parameters={"rope_type": "default", "rope_theta": 1e5, "partial_rotary_factor": 0.5}, **COMMON))
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 32,
+        "beta_slow": 1, "mscale": 0.9, "mscale_all_dim": 0.7}
+
+
+def deepseek_v3(q_rank, rope):
+    return DeepseekV3ForCausalLM(DeepseekV3Config(
+        hidden_size=48, intermediate_size=72, num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=3, q_lora_rank=q_rank,
+        kv_lora_rank=20, qk_nope_head_dim=14, qk_rope_head_dim=8, v_head_dim=18, vocab_size=136, rms_norm_eps=1e-6,
+        tie_word_embeddings=False, moe_intermediate_size=18, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1,
+        n_group=4, topk_group=2, routed_scaling_factor=2.5, first_k_dense_replace=1, norm_topk_prob=True, rope_parameters=rope,
+        **COMMON))
 
 
 class Margins:
@@ -235,6 +249,10 @@ FAMILIES = {
         q35moe, q35moe.Qwen3_5MoeDecoderLayer, q35moe.Qwen3_5MoeRMSNorm, q35moe.Qwen3_5MoeTextRotaryEmbedding, True)),
     "glm4_moe": lambda: store("glm4_moe", glm4_moe, 24, mtp=next_mtp(
         glm4.Glm4MoeDecoderLayer, glm4.Glm4MoeRMSNorm, glm4.Glm4MoeRotaryEmbedding)),
+    "deepseek_v3": lambda: store("deepseek_v3", lambda: deepseek_v3(26, YARN), 25, mtp=next_mtp(
+        dsv3.DeepseekV3DecoderLayer, dsv3.DeepseekV3RMSNorm, dsv3.DeepseekV3RotaryEmbedding)),
+    "deepseek_v3_no_rank": lambda: store(
+        "deepseek_v3_no_rank", lambda: deepseek_v3(None, {"rope_type": "default", "rope_theta": 1e4}), 26),
 }
 
 if __name__ == "__main__":

@@ -5,19 +5,20 @@
 // positions and its own path at the places of the path's rows, which in a chain
 // are their positions.
 
-enum { MAX_HEAD = 256 };
+enum { MAX_HEAD = 640, PARTS = MAX_HEAD / THREADS };
 
 struct AttendArgs {
 	Env e;
 	View<u16> dst, proj;
 	Batch b;
-	u16 *keys, *values; // this layer: [pages, PAGE, kv_heads, dim]
+	u16 *keys, *values; // this layer: [pages, PAGE, kv_heads, dim] and [.., vdim]
 	const i32* table;   // [slots, slot_pages]
 	const float *qn, *kn, *rope;
 	float scale, q_eps, k_eps;
 	i32 slots, slot_pages, pages;
 	i32 q_heads, kv_heads, dim, gated, q_centered, k_centered;
 	i32 rotary, rope_rows, first;
+	i32 vdim, pad;
 };
 LAYOUT(AttendArgs, attend);
 
@@ -54,15 +55,15 @@ INLINE void head_row(const AttendArgs& a, float* out, const u16* x, i32 r, i32 p
 INLINE const u16* key_in(const AttendArgs& a, i32 r, i32 kvh) {
 	return a.proj.row(r) + (a.q_heads * (a.gated ? 2 : 1) + kvh) * a.dim;
 }
-INLINE const u16* value_in(const AttendArgs& a, i32 r, i32 kvh) { return key_in(a, r, kvh + a.kv_heads); }
+INLINE const u16* value_in(const AttendArgs& a, i32 r, i32 kvh) { return key_in(a, r, a.kv_heads) + kvh * a.vdim; }
 
-// cached returns the offset of a position's head in keys and values, or -1 if
-// the position has no page.
+// cached returns the index of a position's head among those of keys and of values,
+// or -1 if the position has no page.
 INLINE long long cached(const AttendArgs& a, i32 slot, i32 pos, i32 kvh) {
 	i32 i = pos / PAGE;
 	i32 page = i < a.slot_pages ? a.table[(u64)slot * a.slot_pages + i] : -1;
 	if (page < 0 || page >= a.pages) return -1;
-	return (((long long)page * PAGE + pos % PAGE) * a.kv_heads + kvh) * a.dim;
+	return ((long long)page * PAGE + pos % PAGE) * a.kv_heads + kvh;
 }
 
 // Appends keys and values at the rows' places: grid (rows, kv heads), one warp's
@@ -79,10 +80,8 @@ KERNEL(attend_append, AttendArgs) {
 	}
 	head_row(a, buf, key_in(a, r, kvh), r, s.pos, false, lane);
 	const u16* v = value_in(a, r, kvh);
-	for (i32 i = lane; i < a.dim; i += 32) {
-		a.keys[at + i] = f2bf(buf[i]);
-		a.values[at + i] = v[i];
-	}
+	for (i32 i = lane; i < a.dim; i += 32) a.keys[at * a.dim + i] = f2bf(buf[i]);
+	for (i32 i = lane; i < a.vdim; i += 32) a.values[at * a.vdim + i] = v[i];
 }
 
 // One block per (row, query head).
@@ -110,7 +109,7 @@ KERNEL(attend, AttendArgs) {
 	if (warp == 0) head_row(a, q, qx, r, pos, true, lane);
 	__syncthreads();
 
-	float m = 0, l = 0, o[2] = {0, 0}; // of channels tid and tid + THREADS
+	float m = 0, l = 0, o[PARTS] = {}; // of channels tid, tid + THREADS, ...
 	bool any = false;
 	for (i32 s0 = a.first / SPLIT * SPLIT; s0 <= pos; s0 += SPLIT) {
 		const i32 lo = max(s0, a.first), hi = min(s0 + SPLIT, pos + 1);
@@ -119,7 +118,7 @@ KERNEL(attend, AttendArgs) {
 			const long long at = cached(a, s.slot, place(j), kvh);
 			if (at < 0 && lane == 0) fail(a.e, FAULT_PAGE, r, place(j), a.slot_pages);
 			if (at >= 0)
-				for (i32 i = lane; i < d; i += 32) dot = fmaf(q[i], bf2f(a.keys[at + i]), dot);
+				for (i32 i = lane; i < d; i += 32) dot = fmaf(q[i], bf2f(a.keys[at * d + i]), dot);
 			dot = warp_sum(dot);
 			if (lane == 0) p[j - s0] = dot * a.scale;
 		}
@@ -136,31 +135,32 @@ KERNEL(attend, AttendArgs) {
 			sum += e;
 		}
 		sum = block_sum(sum, red);
-		float acc[2] = {0, 0};
+		float acc[PARTS] = {};
 		for (i32 j = lo; j < hi; j++) {
 			const long long at = cached(a, s.slot, place(j), kvh);
 			if (at < 0) continue;
-			const u16* v = a.values + at;
+			const u16* v = a.values + at * a.vdim;
 			const float w = p[j - s0];
-			if (tid < d) acc[0] = fmaf(w, bf2f(v[tid]), acc[0]);
-			if (tid + THREADS < d) acc[1] = fmaf(w, bf2f(v[tid + THREADS]), acc[1]);
+#pragma unroll
+			for (int c = 0; c < PARTS; c++)
+				if (tid + c * THREADS < a.vdim) acc[c] = fmaf(w, bf2f(v[tid + c * THREADS]), acc[c]);
 		}
 		if (!any) {
-			m = top, l = sum, o[0] = acc[0], o[1] = acc[1];
+			m = top, l = sum;
+			for (int c = 0; c < PARTS; c++) o[c] = acc[c];
 			any = true;
 		} else {
 			float top2 = fmaxf(m, top), old = expf(m - top2), now = expf(top - top2);
 			l = l * old + sum * now;
-			o[0] = o[0] * old + acc[0] * now;
-			o[1] = o[1] * old + acc[1] * now;
+			for (int c = 0; c < PARTS; c++) o[c] = o[c] * old + acc[c] * now;
 			m = top2;
 		}
 		__syncthreads();
 	}
-	u16* dst = a.dst.row(r) + h * d;
-	for (int c = 0; c < 2; c++) {
+	u16* dst = a.dst.row(r) + h * a.vdim;
+	for (int c = 0; c < PARTS; c++) {
 		i32 i = tid + c * THREADS;
-		if (i >= d) break;
+		if (i >= a.vdim) break;
 		float y = any ? o[c] / l : 0.0f;
 		if (a.gated) y *= sigmoid(bf2f(qx[d + i]));
 		dst[i] = f2bf(y);

@@ -10,7 +10,7 @@ struct CommitLayer {
 	u64 keys, values;                // attention: offsets in elements of kv
 	u64 state, k_rec, u_rec, g_rec;  // Delta: offsets in a half and in a slot's records
 	u64 conv;                        // and in its convolution ring
-	i32 kv_heads, dim;               // kv_heads 0: a Delta layer
+	i32 kv_heads, dim, vdim, pad0;   // kv_heads 0: a Delta layer
 	i32 k_heads, v_heads, k_dim, v_dim, channels, pad;
 };
 
@@ -108,7 +108,7 @@ KERNEL(commit_rows, CommitArgs) {
 	const i32 k = moved(a, blockIdx.y, s, path), tid = threadIdx.x;
 	if (k == 0) return;
 	if (l.kv_heads > 0) {
-		const i32 width = l.kv_heads * l.dim;
+		const i32 width = l.kv_heads * l.dim, vwidth = l.kv_heads * l.vdim;
 		const i32* pages = a.table + (u64)s.slot * a.slot_pages;
 		for (i32 j = 1; j < k; j++) {
 			if (path[j] == j) continue;
@@ -118,11 +118,9 @@ KERNEL(commit_rows, CommitArgs) {
 				if (tid == 0) fail(a.e, FAULT_PAGE, s.off + path[j], from, a.slot_pages);
 				return;
 			}
-			const u64 src = ((u64)p * PAGE + from % PAGE) * width, dst = ((u64)q * PAGE + to % PAGE) * width;
-			for (i32 c = tid; c < width; c += THREADS) {
-				a.kv[l.keys + dst + c] = a.kv[l.keys + src + c];
-				a.kv[l.values + dst + c] = a.kv[l.values + src + c];
-			}
+			const u64 src = (u64)p * PAGE + from % PAGE, dst = (u64)q * PAGE + to % PAGE;
+			for (i32 c = tid; c < width; c += THREADS) a.kv[l.keys + dst * width + c] = a.kv[l.keys + src * width + c];
+			for (i32 c = tid; c < vwidth; c += THREADS) a.kv[l.values + dst * vwidth + c] = a.kv[l.values + src * vwidth + c];
 		}
 		return;
 	}

@@ -167,3 +167,11 @@ KERNEL(mix, ExpertsArgs) {
 	if (a.res.p) y += a.res_f32 ? ((const float*)a.res.p)[at] : bf2f(((const u16*)a.res.p)[at]);
 	put(a.dst, a.dst_f32, r, c, y);
 }
+
+// Grid (outputs of all blocks / WARPS, rows): one warp per output of a row.
+KERNEL(blocks, ExpertsArgs) {
+	const i32 c = blockIdx.x * WARPS + (threadIdx.x >> 5), lane = threadIdx.x & 31, r = blockIdx.y;
+	if (c >= a.n * a.experts) return;
+	const float y = product(a.w + (u64)c * a.k, a.x.row(r) + c / a.n * a.k, a.k, lane);
+	if (lane == 0) put(a.dst, a.dst_f32, r, c, y);
+}
