@@ -15,6 +15,8 @@ type LayerSpec struct {
 	// Attention: KVHeads heads of keys of HeadDim and values of ValueDim (0:
 	// of HeadDim).
 	KVHeads, HeadDim, ValueDim int
+	// IndexDim is the width of the keys by which Select chooses; 0: none.
+	IndexDim int
 	// Delta: KHeads key heads of KDim, VHeads value heads of VDim, Conv taps.
 	KHeads, VHeads, KDim, VDim, Conv int
 }

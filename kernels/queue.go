@@ -20,9 +20,12 @@ const (
 //	y = n * w         plain (Llama, Qwen3)
 //	y = n * (1 + w)   Centered (Qwen3.5)
 //
-// in FP32 with one rounding at the end. A zero W means "no norm".
+// in FP32 with one rounding at the end. A zero W means "no norm". With a Bias
+// (Vector like W) it is a layer norm over the whole row, which Queue.Norm alone has:
+//
+//	y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + Eps) * w + Bias
 type Norm struct {
-	W        Weight
+	W, Bias  Weight
 	Eps      float32
 	Centered bool
 	Group    int
@@ -63,6 +66,9 @@ type AttnSpec struct {
 	Rope                     Weight // Table [positions, Rotary]; none means no rotation
 	Rotary                   int
 	FirstKey                 int // keys before this position do not exist (MTP slot 0)
+	// Keys, if any, is a mask that Select left, I32 [Rows, words]: a row sees
+	// only the keys that it chose.
+	Keys Buf
 }
 
 // Values returns the width of a head's values and outputs.
@@ -194,6 +200,11 @@ type Queue interface {
 	// Attend runs an attention layer: proj BF16 [Rows, ...] as AttnSpec
 	// says, dst BF16 [Rows, QHeads*ValueDim].
 	Attend(dst, proj Buf, c Layer, b *Batch, s *AttnSpec)
+	// Select chooses the keys that each row will attend to: dst (I32 [Rows,
+	// words], words at least MaskWords of the positions in use) is the mask of
+	// a row's positions. proj BF16 [Rows, (Heads+1)*Dim] as IndexSpec says,
+	// weights F32 [Rows, Heads].
+	Select(dst, proj, weights Buf, c Layer, b *Batch, s *IndexSpec)
 	// Delta runs a Gated DeltaNet layer: proj BF16 [Rows, ...] as DeltaSpec
 	// says, dst BF16 [Rows, VHeads*VDim].
 	Delta(dst, proj Buf, c Layer, b *Batch, s *DeltaSpec)

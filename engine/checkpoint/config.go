@@ -11,14 +11,16 @@ type Family string
 
 // The families that the engine runs.
 const (
-	Llama      Family = "llama"       // Llama 2 and 3, SmolLM2
-	Qwen3      Family = "qwen3"       // Qwen3 dense: per-head norms of q and k
-	Qwen3MoE   Family = "qwen3_moe"   // Qwen3 with a mixture of experts
-	Qwen3Next  Family = "qwen3_next"  // Qwen3_5MoE with other files: fused GDN projections
-	Qwen3_5    Family = "qwen3_5"     // Gated DeltaNet and gated full attention
-	Qwen3_5MoE Family = "qwen3_5_moe" // Qwen3_5 with a mixture of experts
-	GLM4MoE    Family = "glm4_moe"    // GLM-4.5 to 4.7
-	DeepseekV3 Family = "deepseek_v3" // latent attention and a mixture of experts
+	Llama       Family = "llama"        // Llama 2 and 3, SmolLM2
+	Qwen3       Family = "qwen3"        // Qwen3 dense: per-head norms of q and k
+	Qwen3MoE    Family = "qwen3_moe"    // Qwen3 with a mixture of experts
+	Qwen3Next   Family = "qwen3_next"   // Qwen3_5MoE with other files: fused GDN projections
+	Qwen3_5     Family = "qwen3_5"      // Gated DeltaNet and gated full attention
+	Qwen3_5MoE  Family = "qwen3_5_moe"  // Qwen3_5 with a mixture of experts
+	GLM4MoE     Family = "glm4_moe"     // GLM-4.5 to 4.7
+	DeepseekV3  Family = "deepseek_v3"  // latent attention and a mixture of experts
+	DeepseekV32 Family = "deepseek_v32" // DeepseekV3 with an index that chooses keys
+	GLMMoEDSA   Family = "glm_moe_dsa"  // GLM-5: likewise, with indexes that layers share
 )
 
 // LayerKind is the kind of mixer of a decoder layer.
@@ -62,6 +64,7 @@ type Config struct {
 	GDN              GDN         // zero where no layer is linear attention
 	QKVBias          bool        // q, k and v projections have biases
 	MLA              MLA         // latent attention; zero where a family has none
+	Index            Index       // sparse attention; zero where a family has none
 	QKNorm           bool        // norms of each head of q and k, where a family has a choice
 	MTPLayers        int         // multi-token-prediction layers
 	MoE              MoE         // zero where a family has none

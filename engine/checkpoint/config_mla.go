@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -16,17 +18,14 @@ type MLA struct {
 }
 
 // parseMLA reads latent attention. The rotary embedding is of its rotated channels.
-func (c *Config) parseMLA(f *fields, needQRank bool) {
+func (c *Config) parseMLA(f *fields) {
 	c.MLA = MLA{
 		KVRank: f.integer("kv_lora_rank", 1, maxWidth),
 		Nope:   f.integer("qk_nope_head_dim", 1, maxHeadDim),
 		Rope:   f.integer("qk_rope_head_dim", 2, maxHeadDim),
 		V:      f.integer("v_head_dim", 1, maxHeadDim),
 	}
-	var ok bool
-	if c.MLA.QRank, ok = f.optInteger("q_lora_rank", 1, maxWidth); !ok && needQRank {
-		f.fail("q_lora_rank", "", fmt.Sprintf("it must be an integer from 1 to %d", maxWidth))
-	}
+	c.MLA.QRank, _ = f.optInteger("q_lora_rank", 1, maxWidth)
 	if c.MLA.Rope%2 != 0 {
 		f.fail("qk_rope_head_dim", strconv.Itoa(c.MLA.Rope), "it must be an even number of channels")
 	}
@@ -39,9 +38,99 @@ func (c *Config) parseMLA(f *fields, needQRank bool) {
 	if !f.boolean("rope_interleave", true) {
 		f.fail("rope_interleave", "false", "the rotary pairs of latent attention must be interleaved (true)")
 	}
-	c.fullLayers(f)
+	c.latentLayers(f)
 	c.parseRope(f, ropeDefaults{theta: 10000, partial: 1, yarn: true})
 	c.HeadDim = c.MLA.Nope + c.MLA.Rope
+}
+
+// Index is the shape of what chooses the keys of sparse attention (DeepSeek-V3.2).
+type Index struct {
+	Heads int    // query heads of the index
+	Dim   int    // width of its keys
+	TopK  int    // keys that a token attends to
+	Own   []bool // by layer, whether it chooses itself; the others take the choice of the one before
+}
+
+// parseIndex reads the index of latent attention.
+func (c *Config) parseIndex(f *fields) {
+	c.Index = Index{
+		Heads: f.integer("index_n_heads", 1, maxHeads),
+		Dim:   f.integer("index_head_dim", 2, maxHeadDim),
+		TopK:  f.integer("index_topk", 1, maxPositions),
+		Own:   slices.Repeat([]bool{true}, c.NumLayers),
+	}
+	if c.Index.Dim%2 != 0 || c.Index.Dim < c.MLA.Rope {
+		f.fail("index_head_dim", strconv.Itoa(c.Index.Dim), fmt.Sprintf("it must be even and at least qk_rope_head_dim, which is %d", c.MLA.Rope))
+	}
+	f.used["indexer_rope_interleave"], f.used["index_share_for_mtp_iteration"] = true, true
+}
+
+// parseSharedIndex reads which layers choose themselves: a list of their types, a
+// pattern, or every so many layers from one on.
+func (c *Config) parseSharedIndex(f *fields) {
+	every, _ := f.optInteger("index_topk_freq", 1, maxLayers)
+	from, ok := f.optInteger("index_skip_topk_offset", 0, maxLayers)
+	if !ok {
+		from = 2
+	}
+	for i := range c.Index.Own {
+		c.Index.Own[i] = max(i-from+1, 0)%max(every, 1) == 0
+	}
+	kinds := []string{}
+	if pattern := f.raw("index_topk_pattern"); pattern != nil {
+		var letters string
+		if json.Unmarshal(pattern, &letters) == nil {
+			for _, l := range letters {
+				kinds = append(kinds, map[rune]string{'F': "full", 'S': "shared"}[l])
+			}
+		} else {
+			f.decode("index_topk_pattern", &kinds, "letters F and S, or a list of full and shared")
+		}
+	}
+	if !f.decode("indexer_types", &kinds, "a list of strings") && len(kinds) == 0 {
+		return
+	}
+	if len(kinds) != c.NumLayers {
+		f.fail("indexer_types", fmt.Sprintf("a list of %d", len(kinds)), fmt.Sprintf("it must have an entry for each of num_hidden_layers = %d layers", c.NumLayers))
+		return
+	}
+	for i, k := range kinds {
+		if k != "full" && k != "shared" || i == 0 && k == "shared" {
+			f.fail(fmt.Sprintf("indexer_types[%d]", i), strconv.Quote(k), "known are full, shared, and the first must be full")
+		}
+		c.Index.Own[i] = k == "full"
+	}
+}
+
+// parseDeepseekV32 reads the fields of DeepSeek-V3.2.
+func parseDeepseekV32(f *fields, c *Config) {
+	parseDeepseekV3(f, c)
+	c.needRank(f)
+	c.parseIndex(f)
+}
+
+// parseGLMMoEDSA reads the fields of GLM-5.
+func parseGLMMoEDSA(f *fields, c *Config) {
+	parseDeepseekV32(f, c)
+	c.parseSharedIndex(f)
+}
+
+// needRank fails where queries have no latent, of which those of the index are made.
+func (c *Config) needRank(f *fields) {
+	if c.MLA.QRank == 0 {
+		f.fail("q_lora_rank", "", fmt.Sprintf("it must be an integer from 1 to %d", maxWidth))
+	}
+}
+
+// latentLayers takes every layer for full attention: newer versions of transformers
+// write layer types of their own for latent and sparse attention.
+func (c *Config) latentLayers(f *fields) {
+	const sparse LayerKind = "deepseek_sparse_attention"
+	c.LayerTypes = make([]LayerKind, c.NumLayers)
+	c.layerTypes(f, FullAttention, sparse)
+	for i := range c.LayerTypes {
+		c.LayerTypes[i] = FullAttention
+	}
 }
 
 // AttentionScale is what scores are multiplied by.
@@ -90,7 +179,7 @@ func (c *Config) parseYaRN(s *fields) {
 
 // parseDeepseekV3 reads the fields of DeepSeek-V3.
 func parseDeepseekV3(f *fields, c *Config) {
-	c.parseMLA(f, false)
+	c.parseMLA(f)
 	c.MTPLayers, _ = f.optInteger("num_nextn_predict_layers", 0, maxLayers)
 	c.parseNoAux(f)
 	c.experts(f)
@@ -106,6 +195,18 @@ func (c Config) mlaJSON(out, rope map[string]any) {
 	out["num_nextn_predict_layers"] = c.MTPLayers
 	if c.MLA.QRank > 0 {
 		out["q_lora_rank"] = c.MLA.QRank
+	}
+	if x := c.Index; x.Heads > 0 {
+		out["index_n_heads"], out["index_head_dim"], out["index_topk"] = x.Heads, x.Dim, x.TopK
+		kinds := make([]string, len(x.Own))
+		for i, own := range x.Own {
+			if kinds[i] = "shared"; own {
+				kinds[i] = "full"
+			}
+		}
+		if c.Family == GLMMoEDSA {
+			out["indexer_types"] = kinds
+		}
 	}
 	if c.Rope.Type != RopeYaRN {
 		return

@@ -49,8 +49,10 @@ var modelTypes = map[string]modelType{
 		"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, parseQwen35MoE, sharedMoE},
 	"qwen3_5_moe_text": {Qwen3_5MoE, []string{
 		"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"}, parseQwen35MoE, sharedMoE},
-	"deepseek_v3": {DeepseekV3, []string{"DeepseekV3ForCausalLM"}, parseDeepseekV3, noAuxMoE},
-	"glm4_moe":    {GLM4MoE, []string{"Glm4MoeForCausalLM"}, parseGLM4MoE, append(slices.Clone(noAuxMoE), "attention_bias")},
+	"deepseek_v3":  {DeepseekV3, []string{"DeepseekV3ForCausalLM"}, parseDeepseekV3, noAuxMoE},
+	"deepseek_v32": {DeepseekV32, []string{"DeepseekV32ForCausalLM"}, parseDeepseekV32, noAuxMoE},
+	"glm_moe_dsa":  {GLMMoEDSA, []string{"GlmMoeDsaForCausalLM"}, parseGLMMoEDSA, noAuxMoE},
+	"glm4_moe":     {GLM4MoE, []string{"Glm4MoeForCausalLM"}, parseGLM4MoE, append(slices.Clone(noAuxMoE), "attention_bias")},
 }
 
 // ModelTypes returns the values of model_type that ParseConfig accepts, sorted.

@@ -13,7 +13,9 @@ type traits struct {
 	qkNorm   bool   // per-head norms of q and k
 	fused    bool   // the GDN projections are two, their rows grouped by key head
 	shared   string // name of the expert that all rows get
-	mtp      func(c checkpoint.Config) mtpNames
+	// indexPairs says that the rotary pairs of an index are interleaved.
+	indexPairs bool
+	mtp        func(c checkpoint.Config) mtpNames
 }
 
 // block is one decoder layer:
@@ -39,8 +41,9 @@ func (b *block) params(hidden int) int64 {
 	return int64(b.projCols)*int64(hidden) + int64(b.mixed)*int64(hidden) + b.feed.params(hidden)
 }
 
-// loadBlock loads the decoder layer whose tensors start with prefix.
-func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse bool, t traits, rope kernels.Weight) *block {
+// loadBlock loads the decoder layer whose tensors start with prefix: sparse, if its
+// feed-forward part is a mixture, own, if an index of its own chooses its keys.
+func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse, own bool, t traits, rope kernels.Weight) *block {
 	c := l.src.Config()
 	b := &block{
 		mixNorm: l.norm(prefix+"input_layernorm.weight", c.HiddenSize, t),
@@ -48,7 +51,7 @@ func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse bool
 	}
 	switch {
 	case kind == checkpoint.FullAttention && c.MLA.KVRank > 0:
-		l.loadMLA(b, prefix+"self_attn.", rope)
+		l.loadMLA(b, prefix+"self_attn.", t, own, rope)
 	case kind == checkpoint.FullAttention:
 		l.loadAttention(b, prefix+"self_attn.", t, rope)
 	case kind == checkpoint.LinearAttention:
@@ -126,8 +129,9 @@ type scratch struct {
 	bufs                buffers
 }
 
-// newScratch allocates activations for rows rows of any of the blocks.
-func newScratch(be kernels.Backend, rows, hidden int, blocks []*block) (scratch, error) {
+// newScratch allocates activations for rows rows, at positions below positions, of any
+// of the blocks.
+func newScratch(be kernels.Backend, rows, positions, hidden int, blocks []*block) (scratch, error) {
 	s := scratch{bufs: buffers{be: be}}
 	proj, mixed, mlp := 0, 0, 0
 	for _, b := range blocks {
@@ -138,7 +142,7 @@ func newScratch(be kernels.Backend, rows, hidden int, blocks []*block) (scratch,
 		s.mlp = s.bufs.alloc(kernels.BF16, rows, mlp)
 	}
 	s.feed.reserve(&s.bufs, rows, hidden, blocks)
-	s.mla.reserve(&s.bufs, rows, blocks)
+	s.mla.reserve(&s.bufs, rows, positions, blocks)
 	if s.bufs.err != nil {
 		s.bufs.free()
 	}

@@ -9,14 +9,16 @@ import (
 // families maps a family to its traits; each entry stands in a file of its own
 // with what the family is.
 var families = map[checkpoint.Family]traits{
-	checkpoint.Llama:      llamaTraits,
-	checkpoint.Qwen3:      qwen3Traits,
-	checkpoint.Qwen3MoE:   qwen3MoETraits,
-	checkpoint.Qwen3Next:  qwen3NextTraits,
-	checkpoint.Qwen3_5:    qwen35Traits,
-	checkpoint.Qwen3_5MoE: qwen35MoETraits,
-	checkpoint.GLM4MoE:    glm4MoETraits,
-	checkpoint.DeepseekV3: deepseekV3Traits,
+	checkpoint.Llama:       llamaTraits,
+	checkpoint.Qwen3:       qwen3Traits,
+	checkpoint.Qwen3MoE:    qwen3MoETraits,
+	checkpoint.Qwen3Next:   qwen3NextTraits,
+	checkpoint.Qwen3_5:     qwen35Traits,
+	checkpoint.Qwen3_5MoE:  qwen35MoETraits,
+	checkpoint.GLM4MoE:     glm4MoETraits,
+	checkpoint.DeepseekV3:  deepseekV3Traits,
+	checkpoint.DeepseekV32: deepseekV32Traits,
+	checkpoint.GLMMoEDSA:   glmMoEDSATraits,
 }
 
 func traitsOf(c checkpoint.Config) (traits, error) {

@@ -30,6 +30,8 @@ type mla struct {
 	qNorm, kvNorm  kernels.Norm
 	qb             kernels.Weight // of the latent, or of the hidden state if it has no rank
 	absorb, expand kernels.Weight // Diagonal: a head's query to its latent form; its latent output to its values
+	sparse         bool           // the keys are chosen
+	index          *index         // by this layer; nil: by the one before
 }
 
 // aCols, qCols and proj are the widths of the latents, of all queries as they are
@@ -45,11 +47,14 @@ func (m *mla) params(hidden int64) int64 {
 		in = int64(s.QRank)
 	}
 	kvb := int64(m.heads) * int64(s.Nope+s.V) * int64(s.KVRank)
+	if x := m.index; x != nil {
+		kvb += int64(x.spec.Heads*x.spec.Dim)*in + hidden*int64(x.spec.Dim+x.spec.Heads)
+	}
 	return hidden*int64(m.aCols()) + in*int64(m.qCols()) + kvb + int64(m.heads*s.V)*hidden
 }
 
 // loadMLA loads latent attention.
-func (l *loader) loadMLA(b *block, prefix string, rope kernels.Weight) {
+func (l *loader) loadMLA(b *block, prefix string, t traits, own bool, rope kernels.Weight) {
 	const kva = "kv_a_proj_with_mqa.weight"
 	c := l.src.Config()
 	s := c.MLA
@@ -94,6 +99,10 @@ func (l *loader) loadMLA(b *block, prefix string, rope kernels.Weight) {
 		Scale: float32(c.AttentionScale()), Rope: rope, Rotary: s.Rope,
 	}
 	b.cache = kernels.LayerSpec{Kind: kernels.Attention, KVHeads: 1, HeadDim: m.keyCols(), ValueDim: s.KVRank}
+	if m.sparse = c.Index.Heads > 0; m.sparse && own {
+		m.index = l.loadIndex(prefix+"indexer.", t, rope)
+		b.cache.IndexDim = c.Index.Dim
+	}
 	b.projCols, b.mixed = m.heads*m.keyCols()+m.keyCols()+s.KVRank, m.heads*s.KVRank
 }
 
@@ -167,9 +176,14 @@ func rowsOf(s kernels.Source, from, to int) kernels.Source {
 }
 
 // mlaScratch are the activations of latent attention.
-type mlaScratch struct{ a, q, values kernels.Buf }
+type mlaScratch struct {
+	a, q, values kernels.Buf
+	index        indexScratch
+	spec         kernels.AttnSpec // of the layer that is recorded
+}
 
-func (s *mlaScratch) reserve(b *buffers, rows int, blocks []*block) {
+func (s *mlaScratch) reserve(b *buffers, rows, positions int, blocks []*block) {
+	s.index.reserve(b, rows, positions, blocks)
 	a, q, values := 0, 0, 0
 	for _, bl := range blocks {
 		if m := bl.mla; m != nil {
@@ -199,7 +213,14 @@ func (m *mla) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, bl *bl
 	q.Copy(proj.Columns(at, at+sh.Rope), a.Columns(sh.QRank+sh.KVRank, m.aCols()))
 	q.Norm(latent, a.Columns(sh.QRank, sh.QRank+sh.KVRank), m.kvNorm)
 	q.Copy(proj.Columns(at+key, at+key+sh.KVRank), latent)
-	q.Attend(mixed, proj, c, b, bl.attn)
+	s.mla.spec = *bl.attn
+	if m.index != nil {
+		m.index.forward(q, b, c, x, a.Columns(0, sh.QRank), bl.mixNorm, m.qNorm, &s.mla.index)
+	}
+	if m.sparse {
+		s.mla.spec.Keys = s.mla.index.mask.Top(n)
+	}
+	q.Attend(mixed, proj, c, b, &s.mla.spec)
 	q.Blocks(values, m.expand, mixed)
 	return values
 }

@@ -72,7 +72,7 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	}
 	m.norm = l.norm("model.norm.weight", c.HiddenSize, t)
 	for i, kind := range c.LayerTypes {
-		m.blocks = append(m.blocks, l.loadBlock(fmt.Sprintf("model.layers.%d.", i), kind, c.Sparse != nil && c.Sparse[i], t, m.rope))
+		m.blocks = append(m.blocks, l.loadBlock(fmt.Sprintf("model.layers.%d.", i), kind, at(c.Sparse, i), at(c.Index.Own, i), t, m.rope))
 	}
 	if o.MTP && HasMTP(src) {
 		m.mtp = l.loadMTP(t, m.rope)
@@ -132,7 +132,7 @@ func (m *Model) Reserve(rows, logitRows int, taps ...[]int) error {
 	m.release()
 	c := m.Config
 	var err error
-	if m.s, err = newScratch(m.be, rows, c.HiddenSize, m.blocks); err != nil {
+	if m.s, err = newScratch(m.be, rows, m.MaxTokens+ropeSlack, c.HiddenSize, m.blocks); err != nil {
 		return err
 	}
 	for _, a := range []struct {
@@ -199,5 +199,8 @@ func (m *Model) Head(q kernels.Queue, logits, sel, hidden, rows kernels.Buf) {
 	q.Gather(sel, hidden, rows)
 	q.MatMul(logits, m.head, sel, kernels.Linear{})
 }
+
+// at returns element i of a list that a family may lack.
+func at(list []bool, i int) bool { return list != nil && list[i] }
 
 func invSqrt(n int) float32 { return float32(1 / math.Sqrt(float64(n))) }

@@ -53,13 +53,16 @@ func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
 		hiddenNorm: l.norm(name.hiddenNorm, h, t),
 		norm:       l.norm(name.norm, h, t),
 		fc:         l.matrix(name.fc, h, 2*h),
-		block:      l.loadBlock(name.layer, checkpoint.FullAttention, c.MoE.Experts > 0, t, rope),
+		block:      l.loadBlock(name.layer, checkpoint.FullAttention, c.MoE.Experts > 0, c.Index.Heads > 0, t, rope),
 	}
 	// Slot p of this layer's cache holds the pair (hidden p-1, token p), so
 	// that it depends on tokens up to p alone and pages can be shared.
 	// Slot 0 has no pair.
 	if w.block.attn != nil {
 		w.block.attn.FirstKey = 1
+	}
+	if m := w.block.mla; m != nil && m.index != nil {
+		m.index.spec.FirstKey = 1
 	}
 	return w
 }
@@ -89,7 +92,7 @@ func (m *Model) newMTP(w *mtpWeights, rows, spans int) (*MTP, error) {
 	c := m.Config
 	t := &MTP{m: m, w: w, Hidden: c.HiddenSize, Vocab: w.vocab}
 	var err error
-	if t.s, err = newScratch(m.be, rows, c.HiddenSize, []*block{w.block}); err != nil {
+	if t.s, err = newScratch(m.be, rows, m.MaxTokens+ropeSlack, c.HiddenSize, []*block{w.block}); err != nil {
 		return nil, err
 	}
 	for _, a := range []struct {

@@ -29,7 +29,7 @@ func (m *Model) Trunk(layers, rows, spans int) (*Trunk, error) {
 	h := m.Config.HiddenSize
 	t := &Trunk{m: m, blocks: m.blocks[:layers], bufs: buffers{be: m.be}}
 	var err error
-	if t.s, err = newScratch(m.be, rows, h, t.blocks); err == nil {
+	if t.s, err = newScratch(m.be, rows, m.MaxTokens+ropeSlack, h, t.blocks); err == nil {
 		t.ids, err = m.be.Alloc(kernels.Tables, kernels.I32, rows, 1)
 	}
 	t.last, t.normed = t.bufs.alloc(kernels.BF16, spans, h), t.bufs.alloc(kernels.BF16, spans, h)

@@ -13,6 +13,7 @@ const attendRows = 48
 // attendOp is one attention layer over a batch.
 type attendOp struct {
 	dst, proj    view
+	keys         view // mask of the keys of each row; none: all
 	c            *caches
 	l            *layer
 	b            tables
@@ -42,6 +43,9 @@ func (q *queue) Attend(dst, proj kernels.Buf, h kernels.Layer, b *kernels.Batch,
 	}
 	o.dst = q.shaped(op, "dst", dst, kernels.BF16, b.Rows, s.QHeads*s.Values())
 	o.proj = q.shaped(op, "proj", proj, kernels.BF16, b.Rows, o.vCol+s.KVHeads*s.Values())
+	if !s.Keys.None() {
+		o.keys = q.column(op, "keys", s.Keys, b.Rows)
+	}
 	o.qNorm = q.normOf(op, s.QNorm, s.HeadDim)
 	o.kNorm = q.normOf(op, s.KNorm, s.HeadDim)
 	if q.off() {
@@ -139,6 +143,10 @@ func (w *worker) attendCheck(o *attendOp) (load attendLoad, ok bool) {
 			w.fail("cpu: attend: span %d reaches position %d, rope table %s has %d", i, s.top-1, o.rope.name, o.rope.rows)
 			return load, false
 		}
+		if !o.keys.none() && s.top > 32*o.keys.cols {
+			w.fail("cpu: attend: span %d reaches position %d, the mask of keys has %d", i, s.top-1, 32*o.keys.cols)
+			return load, false
+		}
 		table := o.c.pages[s.slot*o.c.spec.SlotPages:]
 		for p := min(o.s.FirstKey, s.start) / page; p <= (s.end()-1)/page; p++ {
 			if table[p] < 0 || int(table[p]) >= o.c.spec.Pages {
@@ -230,10 +238,7 @@ func (w *worker) append(o *attendOp, s span, head, from, to int) {
 		w.rotated(o, key, in[o.kCol+head*d:][:d], wide, &o.kNorm, s.pos(&o.b, i))
 		at := o.pageOf(s, head, place/page)
 		t := place % page
-		keys := o.l.keyPage(at)
-		for k := 0; k < d; k += 2 {
-			keys[k*halfRows+t] = uint32(key[k]) | uint32(key[k+1])<<16
-		}
+		putKey(o.l.keyPage(at), key, t)
 		values := o.l.valuePage(at)
 		if o.l.odd[at] && (t == 0 || place == o.s.FirstKey) {
 			clear(values)
@@ -244,6 +249,13 @@ func (w *worker) append(o *attendOp, s span, head, from, to int) {
 		}
 	}
 	w.taken = taken
+}
+
+// putKey writes a key at place t of a page.
+func putKey(keys []uint32, key []uint16, t int) {
+	for k := 0; k < len(key); k += 2 {
+		keys[k*halfRows+t] = uint32(key[k]) | uint32(key[k+1])<<16
+	}
 }
 
 // putValues writes a row of values at key t of a page and reports whether one of

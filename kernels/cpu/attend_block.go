@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"unsafe"
 
 	"exacta.dev/exacta/kernels/cpu/vec"
@@ -145,13 +146,39 @@ func (w *worker) softmax(a *attention, r, k0, n int) {
 	}
 	x := a.scores[r*split:][lo:hi]
 	set.Scale(x, x, a.o.s.Scale)
+	if !a.o.keys.none() {
+		a.mask(r, k0+lo, x)
+	}
 	a.topPart[r] = set.Max(x)
+	if !a.o.keys.none() && math.IsInf(float64(a.topPart[r]), -1) {
+		clear(p)
+		a.sumPart[r] = -1
+		return
+	}
 	a.sumPart[r] = set.ExpSub(x, x, a.topPart[r])
 	clear(p[:lo])
 	set.ToBF16(p[lo:hi], x)
 	clear(p[hi:])
 	if a.head == 0 && r%a.o.group == 0 {
 		w.work.KVTokens += uint64(hi - lo)
+	}
+}
+
+// chosen reports whether row r's mask, if there is one, has a position.
+func (a *attention) chosen(r, pos int) bool {
+	return a.o.keys.none() || has(a.o.keys.i32(a.s.row+a.from+r/a.o.group), pos)
+}
+
+func has(mask []int32, pos int) bool { return mask[pos/32]>>(pos%32)&1 != 0 }
+
+// mask makes the scores of keys that row r did not choose minus infinity; x begins at
+// a position.
+func (a *attention) mask(r, pos int, x []float32) {
+	mask := a.o.keys.i32(a.s.row + a.from + r/a.o.group)
+	for i := range x {
+		if !has(mask, pos+i) {
+			x[i] = float32(math.Inf(-1))
+		}
 	}
 }
 
@@ -192,7 +219,7 @@ func (w *worker) addOddValues(a *attention, src []uint16, r0, r1, k0, at, n int,
 		lo, hi := a.sees(r, k0, at+n)
 		copy(values, src)
 		for t := range page {
-			if at+t < lo || at+t >= hi {
+			if at+t < lo || at+t >= hi || !a.chosen(r, k0+at+t) {
 				clearKey(values, t)
 			}
 		}

@@ -59,6 +59,7 @@ type layer struct {
 	keySize, valueSize, panels int
 	values                     unsafe.Pointer
 	odd                        []bool // [Pages, KVHeads]: holds a value that is not finite
+	index                      *layer // keys by which Select chooses, one head without values; nil: none
 
 	// Delta, in bytes: per slot two banks, then the convolution inputs.
 	bank, slot, snapshot               int
@@ -102,7 +103,7 @@ func checkSpec(s kernels.CacheSpec) error {
 		switch l.Kind {
 		case kernels.Attention:
 			attention = true
-			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.ValueDim < 0 {
+			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.ValueDim < 0 || l.IndexDim < 0 || l.IndexDim%2 != 0 {
 				return fmt.Errorf("layer %d: attention with %d KV heads of %d; both positive, the dimension even", i, l.KVHeads, l.HeadDim)
 			}
 		case kernels.Delta:
@@ -166,6 +167,15 @@ func (c *caches) allocateAttention(l *layer) (err error) {
 	l.panels = (l.spec.Values() + panelRows - 1) / panelRows
 	l.keySize = l.spec.HeadDim * page
 	l.valueSize = l.panels * panelRows * page
+	if l.spec.IndexDim > 0 {
+		l.index = &layer{spec: kernels.LayerSpec{Kind: kernels.Attention, KVHeads: 1, HeadDim: l.spec.IndexDim}}
+		l.index.keySize = l.spec.IndexDim * page
+		if l.index.mem, err = c.b.mem.alloc(kernels.KV, c.spec.Pages*l.index.keySize*2); err != nil {
+			return err
+		}
+		l.index.base, l.index.odd = l.index.mem.ptr(), make([]bool, c.spec.Pages)
+		l.index.values = l.index.base
+	}
 	heads := c.spec.Pages * l.spec.KVHeads
 	keys := roundUp(heads*l.keySize*2, lineBytes)
 	if l.mem, err = c.b.mem.alloc(kernels.KV, keys+heads*l.valueSize*2); err != nil {
@@ -218,7 +228,7 @@ func (c *caches) Len() kernels.Buf { return c.lens }
 // Bytes returns the memory behind one page, one slot and one snapshot.
 func (c *caches) Bytes() (pageBytes, slot, snapshot int64) {
 	for _, l := range c.layers {
-		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)) * 2
+		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)+l.spec.IndexDim*page) * 2
 		slot += int64(l.slot)
 		snapshot += int64(l.snapshot)
 	}
@@ -253,6 +263,9 @@ func (c *caches) release() error {
 	for _, l := range c.layers {
 		free(l.mem)
 		free(l.snap)
+		if l.index != nil {
+			free(l.index.mem)
+		}
 	}
 	return first
 }

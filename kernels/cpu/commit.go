@@ -109,6 +109,9 @@ func (w *worker) compact(o *tableOp, s *span, k int) {
 	for _, l := range o.c.layers {
 		if l.spec.Kind == kernels.Attention {
 			o.moveKeys(l, s, k)
+			if l.index != nil {
+				o.moveKeys(l.index, s, k)
+			}
 			continue
 		}
 		o.moveRecords(l, s, k)

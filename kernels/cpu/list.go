@@ -19,6 +19,7 @@ const (
 	opRoute
 	opMixture
 	opBlocks
+	opSelect
 	opAttend
 	opDelta
 	opStats
@@ -46,6 +47,7 @@ type list struct {
 	routes   []routeOp
 	mixtures []mixtureOp
 	blocks   []matmulOp
+	selects  []selectOp
 	attends  []attendOp
 	deltas   []deltaOp
 	stats    []statsOp
@@ -70,6 +72,7 @@ func (l *list) reset() {
 	l.refs, l.rows, l.matmuls, l.attends = l.refs[:0], l.rows[:0], l.matmuls[:0], l.attends[:0]
 	l.deltas, l.stats, l.tables, l.slots = l.deltas[:0], l.stats[:0], l.tables[:0], l.slots[:0]
 	l.routes, l.mixtures, l.blocks = l.routes[:0], l.mixtures[:0], l.blocks[:0]
+	l.selects = l.selects[:0]
 	l.moves, l.programs, l.bytes, l.ints = l.moves[:0], l.programs[:0], l.bytes[:0], l.ints[:0]
 	l.need = needs{}
 }
@@ -129,6 +132,8 @@ func (w *worker) do(l *list, r ref) bool {
 		return w.mixture(&l.mixtures[r.i])
 	case opBlocks:
 		w.blocks(&l.blocks[r.i])
+	case opSelect:
+		return w.selectKeys(&l.selects[r.i])
 	case opAttend:
 		return w.attend(&l.attends[r.i])
 	case opDelta:

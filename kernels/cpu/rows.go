@@ -21,6 +21,7 @@ type rowOp struct {
 // norm is a resolved kernels.Norm; the zero norm means none.
 type norm struct {
 	w     []float32
+	bias  []float32 // nil is none; else a layer norm
 	eps   float32
 	group int
 }
@@ -46,7 +47,19 @@ func (q *queue) normOf(op string, n kernels.Norm, cols int) norm {
 	if n.Centered {
 		v = w.centered
 	}
-	return norm{w: v, eps: n.Eps, group: group}
+	out := norm{w: v, eps: n.Eps, group: group}
+	if n.Bias.None() {
+		return out
+	}
+	bias := q.weightOf(op, n.Bias, kernels.Vector)
+	switch {
+	case bias == nil:
+	case op != "norm" || group != cols || n.Centered || len(bias.values) != cols:
+		q.bad("%s: norm %s has bias %s of %d elements; only Norm has one, of whole rows of %d that are not centred", op, w.name, bias.name, len(bias.values), cols)
+	default:
+		out.bias = bias.values
+	}
+	return out
 }
 
 // rsqrtMean returns 1 / sqrt(sum/n + eps).
@@ -228,6 +241,8 @@ func (w *worker) norm(o *rowOp) {
 	for r := lo; r < hi; r++ {
 		dst := o.dst.u16(r)
 		switch {
+		case o.norm.bias != nil:
+			w.normLayer(dst, o.src, r, &o.norm)
 		case o.src.kind == kernels.BF16 && o.norm.w != nil:
 			o.norm.apply(w, dst, o.src.u16(r))
 		case o.src.kind == kernels.BF16:
@@ -236,6 +251,29 @@ func (w *worker) norm(o *rowOp) {
 			w.normWide(dst, o.src.f32(r), &o.norm)
 		}
 	}
+}
+
+// normLayer is a layer norm of row r; its sums are chains over the columns.
+func (w *worker) normLayer(dst []uint16, src view, r int, n *norm) {
+	w.begin()
+	x := w.f32(src.cols)
+	if src.kind == kernels.BF16 {
+		w.set.FromBF16(x, src.u16(r))
+	} else {
+		copy(x, src.f32(r))
+	}
+	var sum, squares float32
+	for _, v := range x {
+		sum += v
+	}
+	mean := sum / float32(len(x))
+	for i, v := range x {
+		x[i] = v - mean
+		squares += float32(x[i] * x[i])
+	}
+	w.set.ScaleWeight(x, x, rsqrtMean(squares, len(x), n.eps), n.w)
+	w.set.Add(x, n.bias)
+	w.set.ToBF16(dst, x)
 }
 
 // normWide normalises an FP32 row.

@@ -46,7 +46,7 @@ type moveArgs struct {
 type normArgs struct {
 	env
 	dst, x                         view
-	w                              driver.Ptr
+	w, bias                        driver.Ptr
 	eps                            float32
 	cols, group, centered, wide, _ int32
 }
@@ -74,6 +74,18 @@ type attendArgs struct {
 	qCentered, kCentered        int32
 	rotary, ropeRows, first     int32
 	vdim, _                     int32
+	chosen                      view
+}
+
+type selectArgs struct {
+	env
+	dst, proj, weights      view
+	b                       batchArgs
+	keys, table, rope       driver.Ptr
+	slots, slotPages, pages int32
+	heads, dim, topK        int32
+	rotary, ropeRows, first int32
+	_                       int32
 }
 
 type deltaArgs struct {
@@ -133,10 +145,10 @@ type commitArgs struct {
 
 // commitLayer is CommitLayer: where one layer's parts lie.
 type commitLayer struct {
-	keys, values                            uint64
+	keys, values, index                     uint64
 	state, kRec, uRec, gRec                 uint64
 	conv                                    uint64
-	kvHeads, dim, vdim, _                   int32
+	kvHeads, dim, vdim, indexDim            int32
 	kHeads, vHeads, kDim, vDim, channels, _ int32
 }
 
@@ -201,6 +213,7 @@ var layouts = []struct {
 	{"norm_rows", unsafe.Sizeof(normArgs{})},
 	{"matmul", unsafe.Sizeof(matMulArgs{})},
 	{"attend", unsafe.Sizeof(attendArgs{})},
+	{"select", unsafe.Sizeof(selectArgs{})},
 	{"delta", unsafe.Sizeof(deltaArgs{})},
 	{"stats", unsafe.Sizeof(statsArgs{})},
 	{"chain", unsafe.Sizeof(chainArgs{})},

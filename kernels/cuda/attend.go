@@ -44,6 +44,10 @@ func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch,
 			qHeads: int32(s.QHeads), kvHeads: int32(s.KVHeads), dim: int32(s.HeadDim), vdim: int32(s.Values()), gated: flag(s.Gated),
 			qCentered: qn.centered, kCentered: kn.centered, first: int32(s.FirstKey),
 		}
+		if !s.Keys.None() {
+			a.chosen = q.of(s.Keys, "keys", kernels.I32, b.Rows, -1).view()
+			a.chosen.rows = s.Keys.Cols // words of a row
+		}
 		if !s.Rope.None() {
 			w := q.weight(s.Rope, kernels.Table, "rope")
 			if q.bad == nil && (s.Rotary <= 0 || s.Rotary%2 != 0 || s.Rotary > s.HeadDim || w.cols != s.Rotary) {
@@ -54,5 +58,42 @@ func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch,
 		*args[attendArgs](q) = a
 		q.launch(kAttendAppend, b.Rows, s.KVHeads, 0)
 		q.launch(kAttend, b.Rows, s.QHeads, 0)
+	})
+}
+
+// maxIndex is MAX_INDEX: the most channels of all query heads of an index.
+const maxIndex = 8192
+
+// Select appends the index keys of the rows, then chooses.
+func (q *queue) Select(dst, proj, weights kernels.Buf, l kernels.Layer, b *kernels.Batch, s *kernels.IndexSpec) {
+	q.do(opSelect, func() {
+		c, g := q.layer(l, kernels.Attention)
+		if q.bad != nil {
+			return
+		}
+		q.failWith(s.Check(g))
+		if s.Heads*s.Dim > maxIndex || s.Dim > maxHead {
+			q.fail("%d heads of %d; at most %d channels fit, %d a head", s.Heads, s.Dim, maxIndex, maxHead)
+		}
+		d := q.of(dst, "dst", kernels.I32, b.Rows, -1)
+		p := q.of(proj, "proj", kernels.BF16, b.Rows, (s.Heads+1)*s.Dim)
+		w := q.of(weights, "weights", kernels.F32, b.Rows, s.Heads)
+		a := selectArgs{
+			env: q.head(), dst: d.view(), proj: p.view(), weights: w.view(), b: q.batch(b),
+			keys: c.kv.at(c.layers[l.Index].index), table: c.pages.ptr,
+			slots: int32(c.spec.Slots), slotPages: int32(c.spec.SlotPages), pages: int32(c.spec.Pages),
+			heads: int32(s.Heads), dim: int32(s.Dim), topK: int32(s.TopK), first: int32(s.FirstKey),
+		}
+		a.dst.rows = int32(d.cols) // words of a row
+		if !s.Rope.None() && s.Rotary > 0 {
+			r := q.weight(s.Rope, kernels.Table, "rope")
+			if q.bad == nil && r.cols != s.Rotary {
+				q.fail("%d rotary channels with a table of %d columns", s.Rotary, r.cols)
+			}
+			a.rope, a.rotary, a.ropeRows = r.ptr, int32(s.Rotary), int32(r.rows)
+		}
+		*args[selectArgs](q) = a
+		q.launch(kSelectAppend, b.Rows, 1, 0)
+		q.launch(kSelect, b.Rows, 1, 0)
 	})
 }

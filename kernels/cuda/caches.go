@@ -38,6 +38,7 @@ type caches struct {
 // rest in elements within a slot.
 type layerPlace struct {
 	keys, values     int64
+	index            int64
 	state            int64
 	kRec, uRec, gRec int64
 	conv, tail       int64
@@ -74,7 +75,7 @@ func checkSpec(s kernels.CacheSpec, shared int) error {
 func checkLayer(i int, l kernels.LayerSpec, ring, shared int) error {
 	switch l.Kind {
 	case kernels.Attention:
-		if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim > maxHead || l.ValueDim < 0 || l.ValueDim > maxHead {
+		if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim > maxHead || l.ValueDim < 0 || l.ValueDim > maxHead || l.IndexDim < 0 {
 			return fmt.Errorf("caches: layer %d: %d KV heads of %d, values of %d; all must be positive, and a head at most %d", i, l.KVHeads, l.HeadDim, l.Values(), maxHead)
 		}
 	case kernels.Delta:
@@ -121,10 +122,12 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 		if l.Kind == kernels.Attention {
 			keys := kernels.PageTokens * int64(l.KVHeads) * int64(l.HeadDim) * 2
 			values := kernels.PageTokens * int64(l.KVHeads) * int64(l.Values()) * 2
-			z.page += keys + values
+			index := kernels.PageTokens * int64(l.IndexDim) * 2
+			z.page += keys + values + index
 			p.keys, p.values = take(&kv, keys*int64(spec.Pages)), take(&kv, values*int64(spec.Pages))
+			p.index = take(&kv, index*int64(spec.Pages))
 			z.moves = append(z.moves, commitLayer{
-				keys: uint64(p.keys) / 2, values: uint64(p.values) / 2, kvHeads: int32(l.KVHeads), dim: int32(l.HeadDim), vdim: int32(l.Values()),
+				keys: uint64(p.keys) / 2, values: uint64(p.values) / 2, index: uint64(p.index) / 2, kvHeads: int32(l.KVHeads), dim: int32(l.HeadDim), vdim: int32(l.Values()), indexDim: int32(l.IndexDim),
 			})
 			continue
 		}

@@ -31,6 +31,7 @@ var faultTexts = [...]string{
 	11: "slot %d has length %d; it must be a multiple of %d",
 	12: "slot %d: the snapshot was saved at length %d, not %d",
 	13: "span %d: the %d rows kept of %d do not follow each other from the committed prefix on",
+	15: "row %d: position %d of a mask of %d",
 	14: "row %d: position %d; the span's start %d and the row's depth give another",
 }
 

@@ -15,7 +15,7 @@ import (
 var sources embed.FS
 
 // sourceFiles are the files of src that are compiled, each behind common.cuh.
-var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts"}
+var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts", "select"}
 
 // architectures are the compute capabilities that the sources are compiled for:
 // the first of each generation, whose cubins later ones of it run too.
@@ -52,6 +52,8 @@ const (
 	kExperts
 	kMix
 	kBlocks
+	kSelectAppend
+	kSelect
 	numKernels
 )
 
@@ -98,6 +100,8 @@ var kernelTable = [numKernels]struct {
 	kExperts:      {"experts", "experts", unsafe.Sizeof(expertsArgs{})},
 	kMix:          {"experts", "mix", unsafe.Sizeof(expertsArgs{})},
 	kBlocks:       {"experts", "blocks", unsafe.Sizeof(expertsArgs{})},
+	kSelectAppend: {"select", "select_append", unsafe.Sizeof(selectArgs{})},
+	kSelect:       {"select", "select_keys", unsafe.Sizeof(selectArgs{})},
 }
 
 // threads is THREADS: the block size of every kernel.

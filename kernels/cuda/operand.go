@@ -143,6 +143,7 @@ func (q *queue) vector(h kernels.Weight, n int, what string) driver.Ptr {
 // norm is a resolved kernels.Norm; w 0 is no norm.
 type norm struct {
 	w        driver.Ptr
+	bias     driver.Ptr // 0 is none; else a layer norm
 	eps      float32
 	group    int32
 	centered int32
@@ -161,5 +162,13 @@ func (q *queue) norm(n kernels.Norm, cols int, what string) norm {
 		q.fail("%s has groups of %d for %d columns", what, n.Group, cols)
 		return norm{group: 1}
 	}
-	return norm{w: q.vector(n.W, group, what), eps: n.Eps, group: int32(group), centered: flag(n.Centered)}
+	r := norm{w: q.vector(n.W, group, what), eps: n.Eps, group: int32(group), centered: flag(n.Centered)}
+	switch {
+	case n.Bias.None():
+	case q.op != opNorm || group != cols || n.Centered:
+		q.fail("%s has a bias; only Norm has one, of whole rows that are not centred", what)
+	default:
+		r.bias = q.vector(n.Bias, group, what)
+	}
+	return r
 }

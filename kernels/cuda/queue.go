@@ -46,6 +46,7 @@ const (
 	opExperts
 	opMix
 	opBlocks
+	opSelect
 	opAttend
 	opDelta
 	opStats
@@ -63,7 +64,7 @@ const (
 )
 
 var opNames = [...]string{
-	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "attend", "delta", "stats", "chain", "shift",
+	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "select", "attend", "delta", "stats", "chain", "shift",
 	"accept", "commit", "reset", "set pages", "save", "restore", "write", "read", "run",
 }
 

@@ -77,7 +77,7 @@ func (q *queue) Norm(dst, x kernels.Buf, n kernels.Norm) {
 		s := q.float(x, "x", d.rows, d.cols)
 		r := q.norm(n, d.cols, "norm")
 		*args[normArgs](q) = normArgs{
-			env: q.head(), dst: d.view(), x: s.view(), w: r.w, eps: r.eps,
+			env: q.head(), dst: d.view(), x: s.view(), w: r.w, bias: r.bias, eps: r.eps,
 			cols: int32(d.cols), group: r.group, centered: r.centered, wide: flag(s.kind == kernels.F32),
 		}
 		if q.bad == nil && d.cols > 0 {

@@ -68,7 +68,7 @@ func (o *operands) weight(w kernels.Weight, what string) kernels.Weight {
 }
 
 func (o *operands) norm(n kernels.Norm, what string) kernels.Norm {
-	n.W = o.weight(n.W, what)
+	n.W, n.Bias = o.weight(n.W, what), o.weight(n.Bias, what)
 	return n
 }
 

@@ -94,8 +94,16 @@ func (r *recorder) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Bat
 	o := &operands{be: r.be}
 	d, p, l, t, spec := o.buf(dst, "dst"), o.buf(proj, "proj"), o.layer(c), o.batch(b, "batch"), *s
 	spec.QNorm, spec.KNorm = o.norm(s.QNorm, "query norm"), o.norm(s.KNorm, "key norm")
-	spec.Rope = o.weight(s.Rope, "rope")
+	spec.Rope, spec.Keys = o.weight(s.Rope, "rope"), o.optional(s.Keys, "keys")
 	r.record("attend", o, func(q kernels.Queue) { q.Attend(d, p, l, t, &spec) })
+}
+
+// Select records the choice of keys.
+func (r *recorder) Select(dst, proj, weights kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.IndexSpec) {
+	o := &operands{be: r.be}
+	d, p, w, l, t, spec := o.buf(dst, "dst"), o.buf(proj, "proj"), o.buf(weights, "weights"), o.layer(c), o.batch(b, "batch"), *s
+	spec.Rope = o.weight(s.Rope, "rope")
+	r.record("select", o, func(q kernels.Queue) { q.Select(d, p, w, l, t, &spec) })
 }
 
 // Delta records a Gated DeltaNet layer.

@@ -115,6 +115,20 @@ func testNorm(t *testing.T, s suite) {
 			})
 		}
 	}
+	t.Run("Layer", func(t *testing.T) {
+		for _, kind := range []kernels.Kind{kernels.BF16, kernels.F32} {
+			s.judge(t, 4, boundBF16, 5, "layer norm", func(r *rig) kernels.Buf {
+				norm, dst := r.norm(72, false), r.alloc(kernels.BF16, 5, 72)
+				norm.Bias = r.vector(72, -1, 1)
+				x := r.normal(5*72, 1)
+				for i := range x {
+					x[i] = toBF16(x[i] + 2)
+				}
+				r.q.Norm(dst, r.put(kind, 5, 72, x), norm)
+				return dst
+			})
+		}
+	})
 	t.Run("InPlace", func(t *testing.T) {
 		r := s.rig(t, 5)
 		x := r.put(kernels.BF16, 4, 64, r.normal(4*64, 1))

@@ -11,7 +11,9 @@ import (
 // layer is one mixer under test, with its parameters loaded.
 type layer struct {
 	spec      kernels.LayerSpec
-	attn      *kernels.AttnSpec // exactly one of attn and delta
+	attn      *kernels.AttnSpec  // exactly one of attn and delta
+	index     *kernels.IndexSpec // with attn: chooses its keys; its projections come behind
+	main      int                // columns of attn's own projections
 	delta     *kernels.DeltaSpec
 	proj, out int // columns
 }
@@ -25,6 +27,8 @@ type attnShape struct {
 	centered    bool
 	rotary      int
 	firstKey    int
+	index       int // heads of an index that chooses keys; 0: none
+	topK        int
 }
 
 // The shapes of the model families: Qwen3.5 (gated, centred norms, a quarter
@@ -35,10 +39,14 @@ var attnShapes = []attnShape{
 	{name: "llama", q: 3, kv: 3, dim: 64, rotary: 64},
 	{name: "plain", q: 2, kv: 1, dim: 128, gated: true},
 	{name: "latent", q: 5, kv: 1, dim: 72, values: 56, rotary: 16},
+	{name: "chosen", q: 3, kv: 1, dim: 40, values: 32, rotary: 8, index: 6, topK: 37},
 	{name: "wide values", q: 4, kv: 2, dim: 32, values: 80, norm: true, rotary: 32},
 }
 
 const maxPositions = 1200
+
+// indexDim is the width of the keys of an index under test.
+const indexDim = 24
 
 func (r *rig) attnLayer(a attnShape) *layer {
 	s := &kernels.AttnSpec{
@@ -57,6 +65,12 @@ func (r *rig) attnLayer(a attnShape) *layer {
 	}
 	if a.gated {
 		l.proj += a.q * a.dim
+	}
+	l.main = l.proj
+	if a.index > 0 {
+		l.index = &kernels.IndexSpec{Heads: a.index, Dim: indexDim, Rotary: a.rotary, Rope: s.Rope, TopK: a.topK, FirstKey: a.firstKey}
+		l.spec.IndexDim = indexDim
+		l.proj += (a.index+1)*indexDim + a.index
 	}
 	return l
 }
@@ -103,6 +117,8 @@ type machine struct {
 	path   kernels.Buf // rows that are kept, by row
 	proj   []kernels.Buf
 	out    []kernels.Buf
+	masks  kernels.Buf     // of a layer with an index
+	heads  kernels.Buf     // weights of its heads
 	width  int             // columns of a row, all layers
 	pages  []int32         // not handed out yet
 	mapped map[int]int     // pages set, by slot
@@ -125,6 +141,9 @@ func (r *rig) machine(slots, slotPages, maxDraft, snapshots int, layers ...*laye
 		m.proj = append(m.proj, r.alloc(kernels.BF16, bucketRows, l.proj))
 		m.out = append(m.out, r.alloc(kernels.BF16, bucketRows, l.out))
 		m.width += l.proj
+		if l.index != nil {
+			m.masks, m.heads = r.alloc(kernels.I32, bucketRows, kernels.MaskWords(maxPositions)), r.alloc(kernels.F32, bucketRows, l.index.Heads)
+		}
 	}
 	var err error
 	m.cs, err = r.be.Caches(spec)
@@ -139,6 +158,9 @@ func (r *rig) machine(slots, slotPages, maxDraft, snapshots int, layers ...*laye
 func (m *machine) close() {
 	b := m.batch
 	bufs := append([]kernels.Buf{m.kept, m.path, b.Seq, b.Start, b.Len, b.RowOff, b.Token, b.Pos, b.Parent, b.Span, b.Logit}, m.proj...)
+	if !m.masks.None() {
+		bufs = append(bufs, m.masks, m.heads)
+	}
 	for _, b := range append(bufs, m.out...) {
 		m.be.Free(b)
 	}
@@ -192,6 +214,20 @@ func (m *machine) plain(pieces ...piece) [][][]byte {
 	return m.step(pieces, len(pieces), rows, false)
 }
 
+// choose runs a layer whose keys are chosen: the last columns of its projections are
+// the weights of the index's heads, widened by the queue, which has no other way from
+// BF16 to FP32 than a product with the identity.
+func (m *machine) choose(out, proj kernels.Buf, i int, b *kernels.Batch) {
+	l := m.layers[i]
+	rows, at, n := int(proj.Rows), l.main+(l.index.Heads+1)*indexDim, l.index.Heads
+	masks, heads := m.masks.Top(rows), m.heads.Top(rows)
+	m.q.MatMul(heads, m.identity(n), proj.Columns(at, at+n), kernels.Linear{})
+	m.q.Select(masks, proj.Columns(l.main, at), heads, m.cs.Layer(i), b, l.index)
+	spec := *l.attn
+	spec.Keys = masks
+	m.q.Attend(out, proj.Columns(0, l.main), m.cs.Layer(i), b, &spec)
+}
+
 // step runs pieces in a bucket of spans and rows and returns the bytes of their
 // rows, all layers side by side. With shuffle, spans and rows lie in random
 // places with idle ones between them.
@@ -204,7 +240,9 @@ func (m *machine) step(pieces []piece, spans, rows int, shuffle bool) [][][]byte
 	for i, layer := range m.layers {
 		proj, out := m.proj[i].Top(rows), m.out[i].Top(rows)
 		m.q.Write(proj, l.project(m, i))
-		if layer.attn != nil {
+		if layer.index != nil {
+			m.choose(out, proj, i, &b)
+		} else if layer.attn != nil {
 			m.q.Attend(out, proj, m.cs.Layer(i), &b, layer.attn)
 		} else {
 			m.q.Delta(out, proj, m.cs.Layer(i), &b, layer.delta)

@@ -39,6 +39,8 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
 		{"Stats", testStats},
 		{"Tables", testTables},
 		{"Attend", testAttend},
+		{"Select", testSelect},
+		{"Masked", testMasked},
 		{"Delta", testDelta},
 		{"Spans", testSpans},
 		{"Slots", testSlots},

@@ -25,7 +25,8 @@ func testTrees(t *testing.T, s suite) {
 	}{
 		{"Attend", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[0])} }, around},
 		{"Attend/grouped", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[1])} }, []int{1, 61, 126}},
-		{"Attend/latent", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[5])} }, []int{1, 62}},
+		{"Attend/latent", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[6])} }, []int{1, 62}},
+		{"Attend/chosen", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[5])} }, []int{30, 61}},
 		{"Attend/splits", func(r *rig) []*layer { return []*layer{r.attnLayer(narrow)} }, []int{507, 509, 510, 511, 512}},
 		{"Delta", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[0])} }, append([]int{1, 3, 120}, around...)},
 		{"Delta/long", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[2])} }, []int{2, 62, 127}},

@@ -81,6 +81,15 @@ func (r *rig) bank(experts, n, cols int, paired bool) kernels.Weight {
 	return w
 }
 
+// identity returns the matrix that widens n columns; a matrix has an even number.
+func (r *rig) identity(n int) kernels.Weight {
+	x := make([]float32, n*n)
+	for i := range n {
+		x[i*n+i] = 1
+	}
+	return r.load(kernels.Matrix, kernels.DTypeBF16, n, n, x)
+}
+
 // diagonal returns a random block-diagonal matrix.
 func (r *rig) diagonal(blocks, n, cols int) kernels.Weight {
 	t := kernels.Tensor{Name: "diagonal", Use: kernels.Diagonal}

@@ -118,7 +118,7 @@ func (be *Backend) replica(h kernels.Weight) kernels.Weight {
 }
 
 func (be *Backend) norm(n kernels.Norm) kernels.Norm {
-	n.W = be.replica(n.W)
+	n.W, n.Bias = be.replica(n.W), be.replica(n.Bias)
 	return n
 }
 

@@ -104,6 +104,12 @@ func (c *capture) Attend(dst, proj kernels.Buf, layer kernels.Layer, b *kernels.
 	c.add(func(l *local) { l.Attend(dst, proj, layer, &t, &spec) })
 }
 
+// Select captures the choice of keys.
+func (c *capture) Select(dst, proj, weights kernels.Buf, layer kernels.Layer, b *kernels.Batch, s *kernels.IndexSpec) {
+	t, spec := *b, *s
+	c.add(func(l *local) { l.Select(dst, proj, weights, layer, &t, &spec) })
+}
+
 // Delta captures a Gated DeltaNet layer.
 func (c *capture) Delta(dst, proj kernels.Buf, layer kernels.Layer, b *kernels.Batch, s *kernels.DeltaSpec) {
 	t, spec := *b, *s

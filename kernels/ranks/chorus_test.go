@@ -192,6 +192,11 @@ func (v *voices) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Attend(dst, proj, c, &t, &spec) })
 }
 
+func (v *voices) Select(dst, proj, weights kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.IndexSpec) {
+	t, spec := *b, *s
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Select(dst, proj, weights, c, &t, &spec) })
+}
+
 func (v *voices) Delta(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.DeltaSpec) {
 	t, spec := *b, *s
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Delta(dst, proj, c, &t, &spec) })

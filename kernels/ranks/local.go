@@ -11,6 +11,7 @@ type local struct {
 	attn kernels.AttnSpec
 	gdn  kernels.DeltaSpec
 	rt   kernels.RouteSpec
+	idx  kernels.IndexSpec
 }
 
 // ready counts an operation that is about to be recorded; it is false once the
@@ -73,6 +74,16 @@ func (l *local) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch,
 	l.attn.QNorm, l.attn.KNorm = l.be.norm(s.QNorm), l.be.norm(s.KNorm)
 	l.attn.Rope = l.be.replica(s.Rope)
 	l.in.Attend(dst, proj, c, b, &l.attn)
+}
+
+// Select chooses keys, all heads on every rank.
+func (l *local) Select(dst, proj, weights kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.IndexSpec) {
+	if !l.ready() {
+		return
+	}
+	l.idx = *s
+	l.idx.Rope = l.be.replica(s.Rope)
+	l.in.Select(dst, proj, weights, c, b, &l.idx)
 }
 
 // Delta runs a Gated DeltaNet layer, all heads on every rank.

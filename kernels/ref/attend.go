@@ -16,6 +16,7 @@ type attention struct {
 	s            kernels.AttnSpec
 	qNorm, kNorm norm
 	rope         *weight
+	keys         view // none: all
 }
 
 // Attend runs an attention layer as one softmax over each row's keys.
@@ -41,6 +42,9 @@ func (r *recorder) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Bat
 		a.proj = o.kind(proj, "proj", kernels.BF16, b.Rows, a.qCols()+s.KVHeads*(s.HeadDim+s.Values()))
 		a.qNorm = o.norm(s.QNorm, s.HeadDim, "query norm")
 		a.kNorm = o.norm(s.KNorm, s.HeadDim, "key norm")
+		if !s.Keys.None() {
+			a.keys = o.kind(s.Keys, "keys", kernels.I32, b.Rows, -1)
+		}
 		if !s.Rope.None() {
 			a.rope = o.weight(s.Rope, kernels.Table, "rope")
 			if o.err == nil && (s.Rotary <= 0 || s.Rotary%2 != 0 || s.Rotary > s.HeadDim || a.rope.cols != s.Rotary) {
@@ -190,6 +194,7 @@ func (c *caches) compact(kv *kvStore, sp *span, path []int) error {
 		}
 		copy(kv.key(to, sp.start+j), kv.key(from, sp.start+i))
 		copy(kv.value(to, sp.start+j), kv.value(from, sp.start+i))
+		copy(kv.indexKey(to, sp.start+j), kv.indexKey(from, sp.start+i))
 	}
 	return nil
 }
@@ -201,10 +206,13 @@ func (a *attention) head(sp *span, r, prefix *attnRows, row, h int) {
 	path := sp.path(row)
 	keys, values := make([][]float64, 0, len(prefix.k)+len(path)), make([][]float64, 0, len(prefix.k)+len(path))
 	for i := range prefix.k {
+		if !a.sees(sp.off+row, a.s.FirstKey+i) {
+			continue
+		}
 		keys, values = append(keys, prefix.k[i][kvh*d:(kvh+1)*d]), append(values, prefix.v[i][kvh*vd:(kvh+1)*vd])
 	}
 	for _, i := range path {
-		if sp.pos[i] >= a.s.FirstKey {
+		if sp.pos[i] >= a.s.FirstKey && a.sees(sp.off+row, sp.pos[i]) {
 			keys, values = append(keys, r.k[i][kvh*d:(kvh+1)*d]), append(values, r.v[i][kvh*vd:(kvh+1)*vd])
 		}
 	}
@@ -226,6 +234,15 @@ func (a *attention) head(sp *span, r, prefix *attnRows, row, h int) {
 			out[j] *= sigmoid(g)
 		}
 	}
+}
+
+// sees reports whether a row's mask, if there is one, has a position.
+func (a *attention) sees(row, pos int) bool {
+	if a.keys.none() {
+		return true
+	}
+	mask := a.keys.ints(row)
+	return pos/32 < len(mask) && mask[pos/32]>>(pos%32)&1 != 0
 }
 
 func dot(a, b []float64) float64 {

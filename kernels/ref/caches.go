@@ -26,9 +26,11 @@ type caches struct {
 // kvStore holds one attention layer: rows of KVHeads*HeadDim by page and
 // position within it.
 type kvStore struct {
-	k, v  []float64 // of tensors [Pages*PageTokens, cols] and [.., vCols]
-	cols  int       // KVHeads*HeadDim
-	vCols int       // KVHeads*Values
+	k, v     []float64 // of tensors [Pages*PageTokens, cols] and [.., vCols]
+	index    []float64 // of one [.., indexDim]
+	indexDim int
+	cols     int // KVHeads*HeadDim
+	vCols    int // KVHeads*Values
 }
 
 func newKVStore(l kernels.LayerSpec, pages int) *kvStore {
@@ -36,7 +38,15 @@ func newKVStore(l kernels.LayerSpec, pages int) *kvStore {
 	if pages > 0 {
 		s.k, s.v = floats(newFloats(pages*kernels.PageTokens, s.cols)), floats(newFloats(pages*kernels.PageTokens, s.vCols))
 	}
+	if s.indexDim = l.IndexDim; pages > 0 && s.indexDim > 0 {
+		s.index = floats(newFloats(pages*kernels.PageTokens, s.indexDim))
+	}
 	return s
+}
+
+// indexKey returns the row of the index at a position.
+func (s *kvStore) indexKey(page int32, pos int) []float64 {
+	return s.index[s.place(page, pos)*s.indexDim:][:s.indexDim]
 }
 
 // key and value return the rows at a position.
@@ -135,7 +145,7 @@ func (c *caches) Bytes() (page, slot, snapshot int64) {
 	slot = 4 * int64(1+c.spec.SlotPages)
 	for i, l := range c.spec.Layers {
 		if l.Kind == kernels.Attention {
-			page += 8 * kernels.PageTokens * int64(l.KVHeads*(l.HeadDim+l.Values()))
+			page += 8 * kernels.PageTokens * int64(l.KVHeads*(l.HeadDim+l.Values())+l.IndexDim)
 			continue
 		}
 		one := c.delta[i].stateBytes()

@@ -165,6 +165,9 @@ func (be *Backend) product(dst kernels.Buf, h kernels.Weight, x kernels.Buf, l k
 	}
 	m.x = o.kind(x, "x", kernels.BF16, m.dst.rows, m.w.cols)
 	m.in = o.norm(l.In, m.w.cols, "input norm")
+	if m.in.bias != nil {
+		o.fail("the input norm has a bias; only Norm has")
+	}
 	if !l.Bias.None() {
 		m.bias = o.bias(l, cols)
 	}

@@ -9,6 +9,7 @@ import (
 // norm is a resolved kernels.Norm.
 type norm struct {
 	w     []float64 // nil is no norm
+	bias  []float64 // nil is none; else a layer norm
 	eps   float64
 	group int
 	plus  float64 // 1 if Centered
@@ -27,9 +28,16 @@ func (o *operands) norm(n kernels.Norm, cols int, what string) norm {
 		o.fail("%s has groups of %d for %d columns", what, n.Group, cols)
 		return norm{}
 	}
+	if !n.Bias.None() && (group != cols || n.Centered) {
+		o.fail("%s has a bias with groups of %d columns, centred %t; a layer norm has neither", what, n.Group, n.Centered)
+		return norm{}
+	}
 	r := norm{w: o.vector(n.W, group, what), eps: float64(n.Eps), group: group}
 	if n.Centered {
 		r.plus = 1
+	}
+	if !n.Bias.None() {
+		r.bias = o.vector(n.Bias, group, what)
 	}
 	return r
 }
@@ -38,6 +46,10 @@ func (o *operands) norm(n kernels.Norm, cols int, what string) norm {
 func (n norm) apply(dst, src []float64) {
 	if n.w == nil {
 		copy(dst, src)
+		return
+	}
+	if n.bias != nil {
+		n.layer(dst, src)
 		return
 	}
 	for at := 0; at < len(src); at += n.group {
@@ -49,5 +61,21 @@ func (n norm) apply(dst, src []float64) {
 		for j, w := range n.w {
 			dst[at+j] = src[at+j] * inv * (n.plus + w)
 		}
+	}
+}
+
+// layer is a layer norm of src into dst.
+func (n norm) layer(dst, src []float64) {
+	var sum, squares float64
+	for _, x := range src {
+		sum += x
+	}
+	mean := sum / float64(len(src))
+	for _, x := range src {
+		squares += (x - mean) * (x - mean)
+	}
+	inv := 1 / math.Sqrt(squares/float64(len(src))+n.eps)
+	for j, x := range src {
+		dst[j] = (x-mean)*inv*n.w[j] + n.bias[j]
 	}
 }

@@ -20,8 +20,11 @@ import sys
 import torch
 from make_goldens import LENGTH, VERSIONS, randomise
 from safetensors.torch import save_file
-from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
+from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, DeepseekV32Config, DeepseekV32ForCausalLM
+from transformers import GlmMoeDsaConfig, GlmMoeDsaForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as dsv3
+from transformers.models.deepseek_v32 import modeling_deepseek_v32 as dsv32
+from transformers.models.glm_moe_dsa import modeling_glm_moe_dsa as dsa
 from transformers.models.glm4_moe import modeling_glm4_moe as glm4
 from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as q35moe
 from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
@@ -78,6 +81,24 @@ def deepseek_v3(q_rank, rope):
         **COMMON))
 
 
+SPARSE = dict(
+    hidden_size=48, intermediate_size=72, num_attention_heads=3, num_key_value_heads=3, q_lora_rank=26, kv_lora_rank=20,
+    qk_nope_head_dim=14, qk_rope_head_dim=8, v_head_dim=18, vocab_size=136, tie_word_embeddings=False, moe_intermediate_size=18,
+    n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True,
+    index_topk=24, index_n_heads=14, index_head_dim=18, **COMMON)
+
+
+def deepseek_v32():
+    return DeepseekV32ForCausalLM(DeepseekV32Config(
+        num_hidden_layers=3, rms_norm_eps=1e-6, n_group=4, topk_group=2, routed_scaling_factor=2.5, rope_parameters=YARN, **SPARSE))
+
+
+def glm_moe_dsa():
+    return GlmMoeDsaForCausalLM(GlmMoeDsaConfig(
+        num_hidden_layers=5, rms_norm_eps=1e-5, n_group=1, topk_group=1, routed_scaling_factor=1.5,
+        indexer_types=["full", "full", "shared", "shared", "full"], rope_parameters={"rope_type": "default", "rope_theta": 8e4}, **SPARSE))
+
+
 class Margins:
     """The closest choice of any router that has run."""
 
@@ -86,11 +107,27 @@ class Margins:
         for m in model.modules():
             if type(m).__name__.lower().endswith("topkrouter"):
                 m.register_forward_hook(self.seen)
+            if type(m).__name__.endswith("Indexer"):
+                m.register_forward_hook(self.chosen, with_kwargs=True)
 
     def gap(self, values, k):
         if k < values.shape[-1]:
             top = values.sort(dim=-1, descending=True)[0]
             self.least = min(self.least, (top[:, k - 1] - top[:, k]).min().item())
+
+    def chosen(self, x, args, kwargs, out):
+        """The choice of an index again, with the gap behind the last key of each row."""
+        hidden, latent, (cos, sin) = args[0], args[1], args[2]
+        rope, n = x.qk_rope_head_dim, hidden.shape[1]
+        rotate = dsa.apply_rotary_pos_emb_interleave if "Glm" in type(x).__name__ else dsv32.apply_rotary_pos_emb
+        q, k = x.wq_b(latent).view(1, n, x.n_heads, x.head_dim), x.k_norm(x.wk(hidden)).unsqueeze(2)
+        qr, kr = rotate(q[..., :rope], k[..., :rope], cos, sin, unsqueeze_dim=2)
+        q, k = torch.cat([qr, q[..., rope:]], dim=-1).float(), torch.cat([kr, k[..., rope:]], dim=-1).squeeze(2).float()
+        w = x.weights_proj(hidden.to(x.weights_proj.weight.dtype)).float() * x.n_heads**-0.5
+        each = torch.relu(torch.einsum("bshd,btd->bsht", q, k) * x.head_dim**-0.5)
+        scores = torch.einsum("bsh,bsht->bst", w, each)[0]
+        for row in range(x.index_topk, n):
+            self.gap(scores[row : row + 1, : row + 1], x.index_topk)
 
     def seen(self, router, args, out):
         logits = out[0].float()
@@ -253,6 +290,10 @@ FAMILIES = {
         dsv3.DeepseekV3DecoderLayer, dsv3.DeepseekV3RMSNorm, dsv3.DeepseekV3RotaryEmbedding)),
     "deepseek_v3_no_rank": lambda: store(
         "deepseek_v3_no_rank", lambda: deepseek_v3(None, {"rope_type": "default", "rope_theta": 1e4}), 26),
+    "deepseek_v32": lambda: store("deepseek_v32", deepseek_v32, 27, mtp=next_mtp(
+        dsv32.DeepseekV32DecoderLayer, dsv32.DeepseekV32RMSNorm, dsv32.DeepseekV32RotaryEmbedding)),
+    "glm_moe_dsa": lambda: store("glm_moe_dsa", glm_moe_dsa, 28, mtp=next_mtp(
+        dsa.GlmMoeDsaDecoderLayer, dsa.GlmMoeDsaRMSNorm, dsa.GlmMoeDsaRotaryEmbedding)),
 }
 
 if __name__ == "__main__":

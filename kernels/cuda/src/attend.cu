@@ -19,6 +19,7 @@ struct AttendArgs {
 	i32 q_heads, kv_heads, dim, gated, q_centered, k_centered;
 	i32 rotary, rope_rows, first;
 	i32 vdim, pad;
+	Table chosen; // masks of keys, chosen.rows words each; p null: all keys
 };
 LAYOUT(AttendArgs, attend);
 
@@ -100,6 +101,12 @@ KERNEL(attend, AttendArgs) {
 			i = max(parent_of(a.e, a.b, s, i), 0);
 		}
 	}
+	const i32* mask = a.chosen.p ? a.chosen.row(r) : nullptr;
+	if (mask && pos >= 32 * a.chosen.rows) {
+		if (tid == 0) fail(a.e, FAULT_MASK, r, pos, 32 * a.chosen.rows);
+		return;
+	}
+	const auto seen = [&](i32 j) { return !mask || (mask[j / 32] >> (j % 32) & 1); };
 	const auto place = [&](i32 j) { return tree && j >= s.start ? s.start + path[j - s.start] : j; };
 	if (h == 0 && tid == 0) {
 		atomicAdd(&a.e.work[WORK_ATTEND_ROWS], 1ull);
@@ -120,13 +127,14 @@ KERNEL(attend, AttendArgs) {
 			if (at >= 0)
 				for (i32 i = lane; i < d; i += 32) dot = fmaf(q[i], bf2f(a.keys[at * d + i]), dot);
 			dot = warp_sum(dot);
-			if (lane == 0) p[j - s0] = dot * a.scale;
+			if (lane == 0) p[j - s0] = seen(j) ? dot * a.scale : -INF;
 		}
 		__syncthreads();
 		float top = -INF;
 		for (i32 j = tid; j < hi - s0; j += THREADS)
 			if (j >= lo - s0) top = fmaxf(top, p[j]);
 		top = block_max(top, red);
+		if (mask && top == -INF) continue;
 		float sum = 0;
 		for (i32 j = tid; j < hi - s0; j += THREADS) {
 			if (j < lo - s0) continue;
@@ -138,7 +146,7 @@ KERNEL(attend, AttendArgs) {
 		float acc[PARTS] = {};
 		for (i32 j = lo; j < hi; j++) {
 			const long long at = cached(a, s.slot, place(j), kvh);
-			if (at < 0) continue;
+			if (at < 0 || !seen(j)) continue;
 			const u16* v = a.values + at * a.vdim;
 			const float w = p[j - s0];
 #pragma unroll

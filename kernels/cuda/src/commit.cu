@@ -7,10 +7,10 @@
 
 // CommitLayer says where one layer's parts lie.
 struct CommitLayer {
-	u64 keys, values;                // attention: offsets in elements of kv
+	u64 keys, values, index;         // attention: offsets in elements of kv
 	u64 state, k_rec, u_rec, g_rec;  // Delta: offsets in a half and in a slot's records
 	u64 conv;                        // and in its convolution ring
-	i32 kv_heads, dim, vdim, pad0;   // kv_heads 0: a Delta layer
+	i32 kv_heads, dim, vdim, index_dim; // kv_heads 0: a Delta layer
 	i32 k_heads, v_heads, k_dim, v_dim, channels, pad;
 };
 
@@ -121,6 +121,7 @@ KERNEL(commit_rows, CommitArgs) {
 			const u64 src = (u64)p * PAGE + from % PAGE, dst = (u64)q * PAGE + to % PAGE;
 			for (i32 c = tid; c < width; c += THREADS) a.kv[l.keys + dst * width + c] = a.kv[l.keys + src * width + c];
 			for (i32 c = tid; c < vwidth; c += THREADS) a.kv[l.values + dst * vwidth + c] = a.kv[l.values + src * vwidth + c];
+			for (i32 c = tid; c < l.index_dim; c += THREADS) a.kv[l.index + dst * l.index_dim + c] = a.kv[l.index + src * l.index_dim + c];
 		}
 		return;
 	}

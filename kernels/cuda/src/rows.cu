@@ -57,7 +57,7 @@ struct NormArgs {
 	Env e;
 	View<u16> dst;
 	Any x; // by f32
-	const float* w;
+	const float *w, *bias; // a bias: a layer norm
 	float eps;
 	i32 cols, group, centered, f32, pad;
 };
@@ -76,6 +76,14 @@ KERNEL(norm_rows, NormArgs) {
 	u16* dst = a.dst.row(r) + c0;
 	if (!a.w) {
 		for (i32 i = lane; i < n; i += 32) dst[i] = f2bf(in(i));
+		return;
+	}
+	if (a.bias) {
+		float sum = 0;
+		for (i32 i = lane; i < n; i += 32) sum += in(i);
+		const float mean = warp_sum(sum) / (float)n;
+		const float s = rms_scale(n, a.eps, lane, [=](i32 i) { return in(i) - mean; });
+		for (i32 i = lane; i < n; i += 32) dst[i] = f2bf((in(i) - mean) * s * a.w[i] + a.bias[i]);
 		return;
 	}
 	float s = rms_scale(n, a.eps, lane, in);
