@@ -61,6 +61,12 @@ func deepseekJSON() obj {
 	return o
 }
 
+func glmDSAJSON() obj {
+	o := deepseekJSON()
+	maps.Copy(o, obj{"model_type": "glm_moe_dsa", "architectures": []string{"GlmMoeDsaForCausalLM"}, "index_topk": 24, "index_n_heads": 6, "index_head_dim": 16})
+	return o
+}
+
 func yarn(change obj) obj {
 	o := obj{"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}
 	maps.Copy(o, change)
@@ -185,7 +191,11 @@ func TestConfigLayouts(t *testing.T) {
 		"yarn of few words": {deepseekJSON(), yarn(obj{"beta_fast": nil, "beta_slow": nil, "mscale": nil, "mscale_all_dim": nil}), func(c *Config) {
 			c.Rope = Rope{Type: RopeYaRN, Theta: 5e5, PartialFactor: 1, Factor: 40, OriginalSize: 4096, BetaFast: 32, BetaSlow: 1}
 		}},
-		"glm without biases": {glm4MoEJSON(), obj{"attention_bias": false, "use_qk_norm": true}, func(c *Config) { c.QKVBias, c.QKNorm = false, true }},
+		"index":                {glmDSAJSON(), obj{}, func(*Config) {}},
+		"index taken over":     {glmDSAJSON(), obj{"indexer_types": []string{"full", "shared"}}, func(c *Config) { c.Index.Own[1] = false }},
+		"index by letters":     {glmDSAJSON(), obj{"index_topk_pattern": "FS"}, func(c *Config) { c.Index.Own[1] = false }},
+		"index every so often": {glmDSAJSON(), obj{"index_topk_freq": 4, "index_skip_topk_offset": 1}, func(c *Config) { c.Index.Own[1] = false }},
+		"glm without biases":   {glm4MoEJSON(), obj{"attention_bias": false, "use_qk_norm": true}, func(c *Config) { c.QKVBias, c.QKNorm = false, true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, err := parseValue(t, c.base)
@@ -242,7 +252,6 @@ func TestConfigRefuses(t *testing.T) {
 		change obj
 		want   string
 	}{
-<<<<<<< HEAD
 		"no model type":      {llamaJSON(), obj{"model_type": nil}, "model_type is missing; it must be one of " + names},
 		"unknown model type": {llamaJSON(), obj{"model_type": "qwen3_"}, `model_type is "qwen3_"; this model is not known; ` + known},
 		"model type number":  {llamaJSON(), obj{"model_type": 3}, "model_type is 3; it must be a string"},
@@ -302,79 +311,6 @@ func TestConfigRefuses(t *testing.T) {
 		"state type":         {qwen35JSON(), obj{"mamba_ssm_dtype": "bfloat16"}, `mamba_ssm_dtype is "bfloat16"; recurrent states are kept in float32 ("float32" would be right)`},
 		"mtp embeddings":     {qwen35JSON(), obj{"mtp_use_dedicated_embeddings": true}, "mtp_use_dedicated_embeddings is true; the MTP head shares the embeddings of the trunk (false would be right)"},
 		"interval":           {qwen35JSON(), obj{"full_attention_interval": 0}, "full_attention_interval is 0; it must be an integer from 1 to 4096"},
-=======
-		"no model type":       {llamaJSON(), obj{"model_type": nil}, "model_type is missing; it must be one of " + names},
-		"unknown model type":  {llamaJSON(), obj{"model_type": "qwen3_"}, `model_type is "qwen3_"; this model is not known; ` + known},
-		"model type number":   {llamaJSON(), obj{"model_type": 3}, "model_type is 3; it must be a string"},
-		"other architecture":  {llamaJSON(), obj{"architectures": []string{"LlamaForSequenceClassification"}}, `architectures[0] is "LlamaForSequenceClassification"; this architecture is not known; known for model_type "llama" are LlamaForCausalLM`},
-		"inner model type":    {obj{"model_type": "qwen3_5"}, obj{"text_config": obj{"model_type": "qwen4_exp_text"}}, `text_config.model_type is "qwen4_exp_text"; it must go with model_type "qwen3_5"; ` + known},
-		"text config":         {obj{"model_type": "qwen3_5"}, obj{"text_config": 3}, "text_config is 3; it must be an object"},
-		"missing inside":      {obj{"model_type": "qwen3_5"}, obj{"text_config": obj{}}, "text_config.hidden_size is missing; it must be an integer from 1 to 1048576"},
-		"missing":             {llamaJSON(), obj{"vocab_size": nil}, "vocab_size is missing; it must be an integer from 1 to 1048576"},
-		"zero":                {llamaJSON(), obj{"hidden_size": 0}, "hidden_size is 0; it must be an integer from 1 to 1048576"},
-		"negative":            {llamaJSON(), obj{"num_hidden_layers": -2}, "num_hidden_layers is -2; it must be an integer from 1 to 4096"},
-		"fraction":            {llamaJSON(), obj{"intermediate_size": 1.5}, "intermediate_size is 1.5; it must be an integer from 1 to 1048576"},
-		"text":                {llamaJSON(), obj{"num_attention_heads": "4"}, `num_attention_heads is "4"; it must be an integer from 1 to 4096`},
-		"vocab":               {llamaJSON(), obj{"vocab_size": 1<<20 + 1}, "vocab_size is 1048577; it must be an integer from 1 to 1048576"},
-		"positions":           {llamaJSON(), obj{"max_position_embeddings": 1 << 31}, "max_position_embeddings is 2147483648; it must be an integer from 1 to 1073741824"},
-		"kv heads":            {llamaJSON(), obj{"num_key_value_heads": 3}, "num_key_value_heads is 3; it must divide num_attention_heads, which is 4"},
-		"heads":               {llamaJSON(), obj{"num_attention_heads": 6}, "num_attention_heads is 6; it must divide hidden_size, which is 64, as head_dim is not given"},
-		"odd head":            {llamaJSON(), obj{"head_dim": 15}, "head_dim is 15; the rotated part, 1 of it, must be an even number of channels"},
-		"eps 0":               {llamaJSON(), obj{"rms_norm_eps": 0}, "rms_norm_eps is 0; it must be a number above 0, at most 1"},
-		"eps text":            {llamaJSON(), obj{"rms_norm_eps": "1e-5"}, `rms_norm_eps is "1e-5"; it must be a number above 0, at most 1`},
-		"tie":                 {llamaJSON(), obj{"tie_word_embeddings": "yes"}, `tie_word_embeddings is "yes"; it must be true or false`},
-		"eos beyond":          {llamaJSON(), obj{"eos_token_id": []int{2, 100}}, "eos_token_id is 100; it must be an id below vocab_size, which is 100"},
-		"eos type":            {llamaJSON(), obj{"eos_token_id": "none"}, `eos_token_id is "none"; it must be a token id or a list of token ids`},
-		"bos beyond":          {llamaJSON(), obj{"bos_token_id": 100}, "bos_token_id is 100; it must be an id below vocab_size, which is 100"},
-		"attention bias":      {llamaJSON(), obj{"attention_bias": true}, "attention_bias is true; biases in attention are not supported (false would be right)"},
-		"mlp bias":            {llamaJSON(), obj{"mlp_bias": true}, "mlp_bias is true; biases in the MLP are not supported (false would be right)"},
-		"activation":          {llamaJSON(), obj{"hidden_act": "gelu"}, `hidden_act is "gelu"; the MLP must be SwiGLU (silu) ("silu" would be right)`},
-		"window":              {llamaJSON(), obj{"sliding_window": 4096}, "sliding_window is 4096; sliding-window attention is not supported (null or use_sliding_window false would be right)"},
-		"window on":           {qwen3JSON(), obj{"use_sliding_window": true, "sliding_window": 4096}, "use_sliding_window is true; sliding-window attention is not supported (false would be right)"},
-		"experts":             {llamaJSON(), obj{"num_local_experts": 8}, "num_local_experts is 8; mixture-of-experts models are not supported (0 would be right)"},
-		"quantised":           {llamaJSON(), obj{"quantization_config": obj{"quant_method": "fp8"}}, `quantization_config is {"quant_method":"fp8"}; quantised weights are not supported; use a BF16 checkpoint (null would be right)`},
-		"quantised outside":   {obj{"model_type": "qwen3_5"}, obj{"text_config": qwen35JSON(), "quantization_config": obj{"a": 1}}, `quantization_config is {"a":1}; quantised weights are not supported; use a BF16 checkpoint (null would be right)`},
-		"softcap":             {llamaJSON(), obj{"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30; capped logits are not supported (0 would be right)"},
-		"multiplier":          {llamaJSON(), obj{"attention_multiplier": 0.5}, "attention_multiplier is 0.5; scores must be scaled by head_dim^-0.5 (null would be right)"},
-		"layer kinds":         {qwen3JSON(), obj{"layer_types": []string{"full_attention", "sliding_attention"}}, `layer_types[1] is "sliding_attention"; known here are ["full_attention"]`},
-		"layer count":         {qwen3JSON(), obj{"layer_types": []string{"full_attention"}}, "layer_types is a list of 1; it must have an entry for each of num_hidden_layers = 2 layers"},
-		"linear in qwen3":     {qwen3JSON(), obj{"layer_types": []string{"full_attention", "linear_attention"}}, `layer_types[1] is "linear_attention"; known here are ["full_attention"]`},
-		"layer types type":    {qwen3JSON(), obj{"layer_types": "all"}, `layer_types is "all"; it must be a list of strings`},
-		"qwen3 head dim":      {qwen3JSON(), obj{"head_dim": nil}, "head_dim is missing; it must be an integer from 1 to 4096"},
-		"qwen3 theta":         {qwen3JSON(), obj{"rope_theta": nil}, "rope_theta is missing; it must be given, here or in rope_parameters"},
-		"yarn":                {llamaJSON(), obj{"rope_scaling": obj{"rope_type": "yarn", "factor": 4}}, `rope_scaling.rope_type is "yarn"; known are default, linear, llama3`},
-		"legacy type":         {llamaJSON(), obj{"rope_scaling": obj{"type": "dynamic", "factor": 4}}, `rope_scaling.rope_type is "dynamic"; known are default, linear, llama3`},
-		"no factor":           {llamaJSON(), obj{"rope_scaling": obj{"type": "linear"}}, "rope_scaling.factor is missing; it must be a number above 0, at most 1e+06"},
-		"llama3 order":        {llamaJSON(), obj{"rope_scaling": obj{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4, "original_max_position_embeddings": 64}}, "rope_scaling.high_freq_factor is 4; it must be above low_freq_factor, which is 4"},
-		"theta twice":         {llamaJSON(), obj{"rope_parameters": obj{"rope_theta": 1e6}}, "rope_theta is 500000; rope_parameters gives 1000000; the two must agree"},
-		"scaling twice":       {llamaJSON(), obj{"rope_parameters": obj{"rope_type": "linear", "factor": 2}, "rope_scaling": obj{"factor": 3}}, "rope_scaling.factor is 3; rope_parameters gives 2; the two must agree"},
-		"rope option":         {llamaJSON(), obj{"rope_scaling": obj{"rope_type": "linear", "factor": 2, "attention_factor": 2}}, "rope_scaling.attention_factor is 2; this rotary option is not known"},
-		"rope per kind":       {qwen3JSON(), obj{"rope_parameters": obj{"full_attention": obj{}}}, "rope_parameters.full_attention is {}; this rotary option is not known"},
-		"partial in llama":    {llamaJSON(), obj{"partial_rotary_factor": 0.5}, "rope_scaling.partial_rotary_factor is 0.5; models of this type rotate whole heads"},
-		"mrope in llama":      {llamaJSON(), obj{"rope_scaling": obj{"rope_type": "default", "mrope_section": []int{1}}}, "rope_scaling.mrope_section is [1]; models of this type have one row of positions"},
-		"partial above 1":     {qwen35JSON(), obj{"partial_rotary_factor": 1.5}, "rope_scaling.partial_rotary_factor is 1.5; it must be a number above 0, at most 1"},
-		"odd rotary":          {qwen35JSON(), obj{"partial_rotary_factor": 0.1}, "head_dim is 32; the rotated part, 0.1 of it, must be an even number of channels"},
-		"v heads":             {qwen35JSON(), obj{"linear_num_value_heads": 3}, "linear_num_value_heads is 3; it must be a multiple of linear_num_key_heads, which is 2"},
-		"conv":                {qwen35JSON(), obj{"linear_conv_kernel_dim": 65}, "linear_conv_kernel_dim is 65; it must be an integer from 1 to 64"},
-		"gdn missing":         {qwen35JSON(), obj{"linear_key_head_dim": nil}, "linear_key_head_dim is missing; it must be an integer from 1 to 4096"},
-		"gate":                {qwen35JSON(), obj{"output_gate_type": "relu"}, `output_gate_type is "relu"; known are silu, swish, sigmoid`},
-		"state type":          {qwen35JSON(), obj{"mamba_ssm_dtype": "bfloat16"}, `mamba_ssm_dtype is "bfloat16"; recurrent states are kept in float32 ("float32" would be right)`},
-		"mtp embeddings":      {qwen35JSON(), obj{"mtp_use_dedicated_embeddings": true}, "mtp_use_dedicated_embeddings is true; the MTP head shares the embeddings of the trunk (false would be right)"},
-		"interval":            {qwen35JSON(), obj{"full_attention_interval": 0}, "full_attention_interval is 0; it must be an integer from 1 to 4096"},
-		"no experts":          {qwen3MoEJSON(), obj{"num_experts": nil}, "num_experts is missing; it must be an integer from 1 to 65536"},
-		"experts twice":       {qwen3MoEJSON(), obj{"num_local_experts": 5}, "num_experts is 6; num_local_experts is 5; the two must agree"},
-		"more than there are": {qwen3MoEJSON(), obj{"num_experts_per_tok": 7}, "num_experts_per_tok is 7; it must be at most 6, the experts to choose from"},
-		"dense without width": {qwen35MoEJSON(), obj{"decoder_sparse_step": 2}, "intermediate_size is missing; it must be an integer from 1 to 1048576"},
-		"no shared":           {qwen35MoEJSON(), obj{"shared_expert_intermediate_size": nil}, "shared_expert_intermediate_size is missing; it must be an integer from 1 to 1048576"},
-		"groups":              {glm4MoEJSON(), obj{"n_group": 5}, "n_group is 5; it must divide the 12 experts into groups of at least 2"},
-		"groups of one":       {glm4MoEJSON(), obj{"n_group": 12}, "n_group is 12; it must divide the 12 experts into groups of at least 2"},
-		"kept groups":         {glm4MoEJSON(), obj{"topk_group": 5}, "topk_group is 5; it must be at most n_group, which is 4"},
-		"few in groups":       {glm4MoEJSON(), obj{"topk_group": 1, "num_experts_per_tok": 4}, "num_experts_per_tok is 4; it must be at most 3, the experts to choose from"},
-		"scores":              {glm4MoEJSON(), obj{"scoring_func": "softmax"}, `scoring_func is "softmax"; the score of a router must be sigmoid`},
-		"method":              {glm4MoEJSON(), obj{"topk_method": "greedy"}, `topk_method is "greedy"; experts must be chosen by noaux_tc`},
-		"layer types of mlp":  {glm4MoEJSON(), obj{"mlp_layer_types": []string{"sparse", "moe"}}, `mlp_layer_types[1] is "moe"; known are dense, sparse`},
-		"layers of mlp":       {glm4MoEJSON(), obj{"mlp_layer_types": []string{"sparse"}}, "mlp_layer_types is a list of 1; it must have an entry for each of num_hidden_layers = 2 layers"},
->>>>>>> ebbb591 (kernels: values of another width, block-diagonal products; engine: latent attention and DeepSeek-V3)
 	} {
 		t.Run(name, func(t *testing.T) {
 			maps.Copy(c.base, c.change)
