@@ -1,12 +1,16 @@
 package engine_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -15,7 +19,20 @@ func bytesOf(s []int32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0
 // Recording and running a forward, its statistics and the commit allocate
 // nothing: tables go up, statistics come down, everything between is handles.
 func TestForwardAllocatesNothing(t *testing.T) {
-	m := tinyCPU(t)
+	t.Run("hybrid", func(t *testing.T) { forwardAllocatesNothing(t, tinyCPU(t)) })
+	for _, family := range []string{"qwen3_5_moe", "glm_moe_dsa"} {
+		t.Run(family, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("model/testdata", family, "config.json"))
+			require.NoError(t, err)
+			c, err := checkpoint.ParseConfig(text)
+			require.NoError(t, err)
+			forwardAllocatesNothing(t, load(t, newCPU(t), model.Random{ShapeName: family, Shape: c, Seed: 3}))
+		})
+	}
+}
+
+func forwardAllocatesNothing(t *testing.T, m *model.Model) {
+	t.Helper()
 	be := m.Backend()
 	const spans, rows = 2, 6
 	require.NoError(t, m.Reserve(rows, rows))
@@ -44,7 +61,7 @@ func TestForwardAllocatesNothing(t *testing.T) {
 		q.Write(kept, bytesOf(keep))
 		q.Chain(&b, caches, 0, first, rest)
 		out := m.Forward(q, &b, caches)
-		q.Stats(stats, out.Logits, vocab, true)
+		q.Stats(stats, out.Logits, m.Config.VocabSize, true)
 		q.Commit(caches, &b, kept, kernels.Buf{})
 		if err := q.Read(bytesOf(host), stats).Wait(); err != nil {
 			t.Fatal(err)

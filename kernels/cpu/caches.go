@@ -167,14 +167,8 @@ func (c *caches) allocateAttention(l *layer) (err error) {
 	l.panels = (l.spec.Values() + panelRows - 1) / panelRows
 	l.keySize = l.spec.HeadDim * page
 	l.valueSize = l.panels * panelRows * page
-	if l.spec.IndexDim > 0 {
-		l.index = &layer{spec: kernels.LayerSpec{Kind: kernels.Attention, KVHeads: 1, HeadDim: l.spec.IndexDim}}
-		l.index.keySize = l.spec.IndexDim * page
-		if l.index.mem, err = c.b.mem.alloc(kernels.KV, c.spec.Pages*l.index.keySize*2); err != nil {
-			return err
-		}
-		l.index.base, l.index.odd = l.index.mem.ptr(), make([]bool, c.spec.Pages)
-		l.index.values = l.index.base
+	if err := c.allocateIndex(l); err != nil {
+		return err
 	}
 	heads := c.spec.Pages * l.spec.KVHeads
 	keys := roundUp(heads*l.keySize*2, lineBytes)

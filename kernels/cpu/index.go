@@ -16,6 +16,21 @@ type selectOp struct {
 	positions int // of a slot
 }
 
+// allocateIndex makes room for the index keys of a layer, if it has any.
+func (c *caches) allocateIndex(l *layer) (err error) {
+	if l.spec.IndexDim == 0 {
+		return nil
+	}
+	x := &layer{spec: kernels.LayerSpec{Kind: kernels.Attention, KVHeads: 1, HeadDim: l.spec.IndexDim}, keySize: l.spec.IndexDim * page}
+	l.index = x
+	if x.mem, err = c.b.mem.alloc(kernels.KV, c.spec.Pages*x.keySize*2); err != nil {
+		return err
+	}
+	x.base, x.odd = x.mem.ptr(), make([]bool, c.spec.Pages)
+	x.values = x.base // of no width
+	return nil
+}
+
 // Select records the choice of keys.
 func (q *queue) Select(dst, proj, weights kernels.Buf, h kernels.Layer, b *kernels.Batch, s *kernels.IndexSpec) {
 	const op = "select"

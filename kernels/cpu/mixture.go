@@ -299,5 +299,3 @@ func (w *worker) mixBlock(o *mixtureOp, s *sorted) {
 		}
 	}
 }
-
-func int32s(p unsafe.Pointer, n int) []int32 { return unsafe.Slice((*int32)(p), n) }

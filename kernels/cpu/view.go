@@ -69,3 +69,5 @@ func addBytes(p unsafe.Pointer, n int) unsafe.Pointer { return unsafe.Add(p, n) 
 
 // cell returns element c of row r of an I32 view.
 func (v *view) cell(r, c int) int { return int(*(*int32)(unsafe.Add(v.row(r), 4*c))) }
+
+func int32s(p unsafe.Pointer, n int) []int32 { return unsafe.Slice((*int32)(p), n) }

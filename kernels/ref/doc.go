@@ -23,7 +23,8 @@
 //     system against the state at the window's border;
 //   - a state is kept after every row of a span, so a partly kept span simply
 //     continues from the state after its last kept row, at a border or not;
-//   - rows follow their Parent, so trees need no second path.
+//   - rows follow their Parent, so trees need no second path;
+//   - experts and keys are chosen by sorting all of them.
 //
 // Every row of a matrix product is computed alone, by MatVecMul: the tensor
 // package gives other bits for the same row in another batch.
