@@ -118,7 +118,7 @@ func (m *Model) PrefillMACs(n int) float64 {
 	macs := (float64(m.StepParams())-head)*float64(n) + head
 	for _, b := range m.blocks {
 		if b.attn != nil {
-			macs += float64(n) * float64(n+1) * float64(b.attn.QHeads*b.attn.HeadDim)
+			macs += float64(n) * float64(n+1) / 2 * float64(b.attn.QHeads*(b.attn.HeadDim+b.attn.Values()))
 		}
 	}
 	return macs
