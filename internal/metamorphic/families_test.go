@@ -27,15 +27,13 @@ func shapeOf(t *testing.T, name string) model.Random {
 	return model.Random{ShapeName: name, Shape: c, Seed: 5}
 }
 
-// TestFamilies runs programs over every family's tiny shape. make soak runs more.
+// TestFamilies runs programs over every family's tiny shape, one for each hundred of
+// TestPrograms.
 func TestFamilies(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join(goldens, "*", "config.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, dirs)
-	n := 2
-	if os.Getenv("EXACTA_SOAK") != "" {
-		n = 40
-	}
+	n := max(1, *programs/100)
 	for _, dir := range dirs {
 		name := filepath.Base(filepath.Dir(dir))
 		t.Run(name, func(t *testing.T) {
