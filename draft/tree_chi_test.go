@@ -41,7 +41,7 @@ func TestDrawnTreesChiSquare(t *testing.T) {
 		"noise of acceptance": {sample.Verify, rejection},
 		"picked by luck":      {sample.Draft, lucky{rejection}},
 	} {
-		stat, freedom, _, _ := chiSquareOf(t, m, s, 7, broken.rule, broken.purpose, n)
+		stat, freedom, _, _ := chiSquareOf(t, m, s, 7, broken.rule, broken.purpose, 12_000)
 		t.Logf("%s: chi-square %.1f, bound %.1f", name, stat, quantile(freedom))
 		require.Greater(t, stat, quantile(freedom), name)
 	}
