@@ -21,7 +21,7 @@ type Inspection struct {
 	Parts       []InspectPart `json:"parts"`        // by what they are for
 
 	Tokenizer *InspectTokenizer `json:"tokenizer"` // null: the model has none
-	Drafts    []string          `json:"drafts"`    // modules that come with the model: mtp, eagle3, medusa, dflash
+	Drafts    []string          `json:"drafts"`    // modules that come with the model: mtp, eagle3, medusa, dflash, dspark
 
 	Missing []string `json:"missing"`  // tensors and files that should be there
 	Unused  []string `json:"unused"`   // tensors that nothing asks for

@@ -13,7 +13,7 @@ func TestInspectJSON(t *testing.T) {
 		"parameters", "parts", "problems", "runs", "stored_bytes", "tokenizer", "types", "unread", "unused",
 	}, keys(v))
 	require.Equal(t, true, v["runs"])
-	require.Equal(t, []any{"mtp", "eagle3", "medusa", "dflash"}, v["drafts"])
+	require.Equal(t, []any{"mtp", "eagle3", "medusa", "dflash", "dspark"}, v["drafts"])
 	require.Equal(t, []any{}, v["unused"], "every tensor of the model has a use")
 	require.Equal(t, []string{"activations", "context", "draft", "kv", "sequences", "state", "tables", "total", "weights"}, keys(v["memory"].(map[string]any)))
 	require.Equal(t, []string{"before", "chat_template", "eos", "special", "tokens"}, keys(v["tokenizer"].(map[string]any)))
