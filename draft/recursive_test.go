@@ -159,6 +159,25 @@ func TestModelDraftsForItself(t *testing.T) {
 	}
 }
 
+// Drafts that are drawn come with the distribution that they were drawn from: where it
+// is the target's, rules that compare the two accept them all.
+func TestModelKnowsItsDistributions(t *testing.T) {
+	be := backends(t)["cpu"]
+	m := small(t, be, true, 2)
+	for _, rule := range []string{"rejection", "block"} {
+		d, err := (&Model{Sample: true}).Provision(Env{Backend: be, Model: m, Vocab: 37})
+		require.NoError(t, err)
+		proposed := 0
+		for id, of := range records(t, m, engine.Config{MaxSequences: 3}, rule, only(d), aroundBorders(4, sample.Params{Temperature: 1.1, TopP: 0.9, TopK: 9, Seed: 3})) {
+			for _, r := range of {
+				require.EqualValues(t, r.KExecuted, r.Accepted, "%s, request %s at %d", rule, id, r.Position)
+				proposed += int(r.KExecuted)
+			}
+		}
+		require.Greater(t, proposed, 100)
+	}
+}
+
 // The target's first layers, in its caches, propose what a model of these layers
 // alone proposes from caches of its own.
 func TestLayerSkipIsASmallerModel(t *testing.T) {

@@ -114,6 +114,8 @@ func TestHeadFiles(t *testing.T) {
 		"heads/eagle3/model.safetensors":          weights(t, bf16("layers.0.hidden_norm.weight", 8), bf16("model.norm.weight", 8), i64("d2t", 0, 5)),
 		"heads/medusa/config.json":                medusaFlat,
 		"heads/medusa/medusa_lm_head.safetensors": weights(t, bf16("0.0.linear.weight", 8), bf16("0.0.linear.bias", 8), bf16("1.1.weight", 8)),
+		"heads/first/config.json":                 eagleOne,
+		"heads/first/model.safetensors":           weights(t, bf16("fusion_fc.bias", 8), bf16("transformer.mlp.up_proj.weight", 8)),
 		"heads/dflash/config.json":                dflashFlat,
 		"heads/dflash/pytorch_model.bin":          "?",
 	}
@@ -142,6 +144,9 @@ func TestHeadFiles(t *testing.T) {
 	for _, name := range []string{"blocks.0.layers.0.weight", "blocks.0.layers.0.bias", "lm_heads.1.weight"} {
 		require.True(t, m.Has(name), name)
 	}
+	e, err := ck.OpenHead("first")
+	require.NoError(t, err)
+	require.True(t, e.Has("fc.bias") && e.Has("layers.0.mlp.up_proj.weight"), "names of the speculators library")
 	_, err = ck.OpenHead("dflash")
 	require.ErrorContains(t, err, "a head's weights must be in safetensors format")
 	_, err = ck.OpenHead("eagle")
