@@ -53,7 +53,7 @@ func (c *Eagle) Provision(env Env) (engine.Drafter, error) {
 		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
 	}
 	if c.Tree {
-		return newTree("eagle", nil, made, env, treeShape{c.Width, c.Depth}, c.Sample), nil
+		return newTree("eagle", head.Tokens(), made, env, treeShape{c.Width, c.Depth}, c.Sample), nil
 	}
-	return newChain("eagle", nil, made, env, c.Sample), nil
+	return newChain("eagle", head.Tokens(), made, env, c.Sample), nil
 }

@@ -50,6 +50,8 @@ func TestInt4HeadsKeepTheContract(t *testing.T) {
 		"medusa":       &draft.Medusa{Head: head},
 		"medusa trees": &draft.Medusa{Head: head, Tree: true},
 		"dflash":       &draft.DFlash{Head: head},
+		"dspark":       &draft.DSpark{Head: head},
+		"eagle":        &draft.Eagle{Head: head, Width: 3, Depth: 5},
 	} {
 		t.Run(name, func(t *testing.T) { strategytest.Run(t, func() draft.Strategy { return c }) })
 	}

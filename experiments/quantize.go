@@ -23,7 +23,10 @@ var QuantizeMethods = []string{"gptq", "rtn"}
 
 // QuantizeHeads are the kinds of head that can be quantised, by the name of the
 // strategy that drafts with them.
-var QuantizeHeads = []string{string(checkpoint.HeadMTP), string(checkpoint.HeadEagle3), string(checkpoint.HeadMedusa), string(checkpoint.HeadDFlash)}
+var QuantizeHeads = []string{
+	string(checkpoint.HeadMTP), string(checkpoint.HeadEagle), string(checkpoint.HeadEagle3), string(checkpoint.HeadMedusa),
+	string(checkpoint.HeadDFlash), string(checkpoint.HeadDSpark),
+}
 
 // QuantizeOptions say which head exacta quantize makes, and how it is judged.
 type QuantizeOptions struct {
@@ -237,10 +240,14 @@ func headStrategy(kind checkpoint.HeadKind, where string) draft.Strategy {
 	switch kind {
 	case checkpoint.HeadMTP:
 		return &draft.MTP{Head: where}
+	case checkpoint.HeadEagle:
+		return &draft.Eagle{Head: where, Width: 3, Depth: 5}
 	case checkpoint.HeadEagle3:
 		return &draft.Eagle3{Head: where}
 	case checkpoint.HeadMedusa:
 		return &draft.Medusa{Head: where}
+	case checkpoint.HeadDSpark:
+		return &draft.DSpark{Head: where} // drafts of k, however sure it is
 	}
 	return &draft.DFlash{Head: where}
 }

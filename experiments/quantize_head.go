@@ -34,7 +34,7 @@ func (b *bf16Head) most() int {
 	switch b.config.Kind {
 	case checkpoint.HeadMedusa:
 		return b.config.Heads
-	case checkpoint.HeadDFlash:
+	case checkpoint.HeadDFlash, checkpoint.HeadDSpark:
 		return b.config.Block - 1
 	}
 	return kernels.WindowTokens - 1
@@ -70,10 +70,14 @@ func headTokens(m *model.Model, kind checkpoint.HeadKind, where string) ([]int32
 	switch kind {
 	case checkpoint.HeadMTP:
 		h, err = m.LoadMTP(where)
+	case checkpoint.HeadEagle:
+		h, err = m.LoadEagle(where)
 	case checkpoint.HeadEagle3:
 		h, err = m.LoadEagle3(where)
 	case checkpoint.HeadMedusa:
 		h, err = m.LoadMedusa(where)
+	case checkpoint.HeadDSpark:
+		h, err = m.LoadDSpark(where)
 	default:
 		h, err = m.LoadDFlash(where)
 	}
@@ -128,13 +132,29 @@ func (z *quantizer) write(corpus []int32) error {
 			if err := z.part(h, l, p, rows); err != nil {
 				return fmt.Errorf("quantize: %w", err)
 			}
-			if p.Name != quant.Embedding {
+			if !model.Gathered(p.Name) {
 				whole += 2 * int64(p.Rows) * int64(p.Cols)
 			}
 		}
 	}
+	if err := z.scalars(h); err != nil {
+		return fmt.Errorf("quantize: %w", err)
+	}
 	z.res.Bytes = pairOf(float64(whole), float64(h.Bytes()))
 	return h.Write(z.o.Out)
+}
+
+// scalars copies what a head's file has beside what backends load.
+func (z *quantizer) scalars(h *quant.Head) error {
+	const bias = "confidence_head.proj.bias" // of a DSpark head
+	if z.from.files == nil || !z.from.files.Has(bias) {
+		return nil
+	}
+	p, err := z.from.files.Matrix(bias, 1, 1)
+	if err != nil {
+		return err
+	}
+	return h.Add(quant.Loaded{}, p, bias, nil)
 }
 
 // part quantises one tensor; rows are those of an LM head that are kept.
@@ -149,7 +169,7 @@ func (z *quantizer) part(h *quant.Head, l quant.Loaded, p kernels.Source, rows [
 			return err
 		}
 	}
-	if !quant.IsLMHead(name) {
+	if !quant.ByToken(name) {
 		rows = nil
 	}
 	return h.Add(l, p, name, rows)

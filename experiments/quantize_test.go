@@ -1,14 +1,18 @@
 package experiments
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/embedded"
+	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
 )
 
@@ -27,6 +31,7 @@ func TestQuantize(t *testing.T) {
 		text = append(text, "func (s *Server) Close() error {\n\tif err := s.err; err != nil {\n\t\treturn err\n\t}\n\treturn nil\n}\n\n"...)
 	}
 	require.NoError(t, os.WriteFile(corpus, text, 0o600))
+	eagle := eagleFiles(t, e.Source.Config())
 	for name, c := range map[string]struct {
 		change   func(o *QuantizeOptions)
 		size     float64
@@ -41,6 +46,12 @@ func TestQuantize(t *testing.T) {
 		"medusa": {func(o *QuantizeOptions) {
 			o.Head, o.Method, o.Limit, o.Tokens, o.Vocab, o.Corpus = "medusa", "rtn", 1, 24, 1024, corpus
 		}, 0.13, 0.3, 1024},
+		"eagle from files": {func(o *QuantizeOptions) {
+			o.Head, o.From, o.Method, o.Limit, o.Tokens, o.Vocab, o.Corpus = "eagle", eagle, "rtn", 1, 8, 2048, corpus
+		}, 0.20, 0, 2048},
+		"dspark": {func(o *QuantizeOptions) {
+			o.Head, o.Group, o.Method, o.Limit, o.Tokens, o.Vocab, o.Corpus = "dspark", 32, "rtn", 1, 24, 2048, corpus
+		}, 0.25, 0.3, 2048},
 		"dflash": {func(o *QuantizeOptions) {
 			o.Head, o.K, o.Limit, o.Tokens, o.Vocab, o.Corpus = "dflash", 9, 2, 24, 2048, corpus
 		}, 0.22, 0.3, 2048},
@@ -57,6 +68,40 @@ func TestQuantize(t *testing.T) {
 		require.Equal(t, c.vocab, r.Vocab, name)
 		require.LessOrEqual(t, r.K, o.K, name)
 	}
+}
+
+// eagleFiles writes an EAGLE head of random weights for a model.
+func eagleFiles(t *testing.T, c checkpoint.Config) string {
+	t.Helper()
+	src, err := model.Random{ShapeName: "eagle", Shape: c, Seed: 1}.OpenHead("eagle")
+	require.NoError(t, err)
+	h, q, kv, n := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim, c.IntermediateSize
+	var all []checkpoint.Data
+	for _, x := range []struct {
+		name       string
+		rows, cols int
+	}{
+		{"fc.weight", h, 2 * h}, {"fc.bias", 1, h}, {"layers.0.post_attention_layernorm.weight", 1, h},
+		{"layers.0.self_attn.q_proj.weight", q, h}, {"layers.0.self_attn.k_proj.weight", kv, h}, {"layers.0.self_attn.v_proj.weight", kv, h},
+		{"layers.0.self_attn.o_proj.weight", h, q}, {"layers.0.mlp.gate_proj.weight", n, h}, {"layers.0.mlp.up_proj.weight", n, h},
+		{"layers.0.mlp.down_proj.weight", h, n},
+	} {
+		m, err := src.Matrix(x.name, x.rows, x.cols)
+		require.NoError(t, err)
+		raw := make([]byte, 2*x.rows*x.cols)
+		_, err = m.Data.ReadAt(raw, 0)
+		require.NoError(t, err)
+		all = append(all, checkpoint.Data{Name: x.name, DType: checkpoint.BF16, Shape: []int{x.rows, x.cols}, Bytes: raw})
+	}
+	var b bytes.Buffer
+	require.NoError(t, checkpoint.WriteSafetensors(&b, all, nil))
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), b.Bytes(), 0o600))
+	config := fmt.Sprintf(`{"architectures": ["EAGLEModel"], "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": 1,
+		"num_attention_heads": %d, "num_key_value_heads": %d, "head_dim": %d, "vocab_size": %d, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6}`,
+		h, n, c.NumHeads, c.NumKVHeads, c.HeadDim, c.VocabSize)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
+	return dir
 }
 
 func TestQuantizeRefuses(t *testing.T) {

@@ -18,7 +18,8 @@ func newQuantizeCommand(o *options) *cobra.Command {
 		Long: `quantize writes a draft head whose matrices have 4 bits, with a BF16 scale (and a zero
 point) for each group of columns, and an LM head of its own, over the most frequent
 tokens of a corpus if --vocab asks for fewer than all. HEAD is mtp (the module of the
-model), eagle3, medusa or dflash; --from names a head that doesn't come with the model.
+model), eagle, eagle3, medusa, dflash or dspark; --from names a head that doesn't come
+with the model.
 A run drafts with it by "drafter: HEAD" with "config: {head: DIR}", mtp-tree and
 eagle3-tree likewise; the BF16 model verifies every token, so the output stays what it
 is.

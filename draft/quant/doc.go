@@ -19,11 +19,11 @@
 // the attention's and the MLP's outputs don't have, and which several matrices share. GPTQ
 // spreads errors by the same moments without one, and the format stays plain.
 //
-// Any kind of head can be made: of an MTP module, EAGLE-3, Medusa and DFlash, each with the
-// tensors' names and the config.json of the BF16 head. It may bring an LM head of its own
+// Any kind of head can be made: of an MTP module, EAGLE, EAGLE-3, Medusa, DFlash and DSpark, each
+// with the tensors' names and the config.json of the BF16 head. It may bring an LM head of its own
 // over the tokens that are most frequent in a text ([Frequent]); the tensor d2t (of Medusa:
 // token_map) says which. [Head] has the tensors and writes the directory: config.json and
 // model.safetensors, where a matrix X of 4 bits is X (U8 [rows, columns/2], the even column
 // in the low half of a byte), X_scale (BF16 [rows, columns/group]) and X_zero (U8, where not
-// symmetric). What rows are gathered from (embed_tokens) keeps its 16 bits.
+// symmetric). What rows are gathered from (embed_tokens, markov_w1) keeps its 16 bits.
 package quant

@@ -37,7 +37,7 @@ func (h *Head) Add(l Loaded, part kernels.Source, name string, keep []int32) err
 	if err != nil {
 		return err
 	}
-	if l.Use != kernels.Matrix || name == Embedding {
+	if l.Use != kernels.Matrix || part.Rows == 1 || model.Gathered(name) {
 		h.tensors = append(h.tensors, exact(name, part, w))
 		return nil
 	}
@@ -57,14 +57,15 @@ func (h *Head) Add(l Loaded, part kernels.Source, name string, keep []int32) err
 	return err
 }
 
-// Embedding is the matrix of a head that rows are gathered from, so that it can't have
-// 4 bits.
-const Embedding = "embed_tokens.weight"
-
-// IsLMHead reports whether a tensor of a head has a row for each token of its
-// vocabulary.
+// IsLMHead reports whether a tensor of a head is an LM head.
 func IsLMHead(name string) bool {
 	return name == "lm_head.weight" || strings.HasPrefix(name, "lm_heads.")
+}
+
+// ByToken reports whether a tensor of a head has a row for each token that its LM head
+// knows: the LM head, and what is added to its logits.
+func ByToken(name string) bool {
+	return IsLMHead(name) || name == "markov_head.markov_w2.weight"
 }
 
 func (h *Head) add(name string, m *Matrix) {
@@ -112,11 +113,11 @@ func (h *Head) config() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Bytes returns the size of what a draft reads: of all but the embedding and the table
-// of tokens, of which a draft reads one row.
+// Bytes returns the size of what a draft reads: of all but what rows are gathered from,
+// the table of tokens among it.
 func (h *Head) Bytes() (n int64) {
 	for _, t := range h.tensors {
-		if t.Name != Embedding && t.DType != checkpoint.I64 {
+		if !model.Gathered(t.Name) && t.DType != checkpoint.I64 {
 			n += int64(len(t.Bytes))
 		}
 	}

@@ -144,9 +144,6 @@ func (c *HeadConfig) parseEagle(top, body *fields) {
 	}
 	c.widths(top, body)
 	if c.Kind == HeadEagle {
-		if c.DraftVocab != c.Layer.VocabSize {
-			top.fail("draft_vocab_size", strconv.Itoa(c.DraftVocab), "an EAGLE head uses the target's LM head")
-		}
 		if top.boolean("layernorms", false) {
 			top.fail("layernorms", "true", "norms of the embedding and in front of the LM head are not supported")
 		}

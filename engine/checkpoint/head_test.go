@@ -82,7 +82,6 @@ func TestHeadConfigs(t *testing.T) {
 func TestHeadConfigErrors(t *testing.T) {
 	for _, c := range []struct{ text, old, new, want string }{
 		{eagleFlat, "LlamaForCausalLMEagle3", "GPT2LMHeadModel", `architectures[0] is "GPT2LMHeadModel"; no such draft head is known`},
-		{eagleFlat, "LlamaForCausalLMEagle3", "LlamaForCausalLM", "draft_vocab_size is 16; an EAGLE head uses the target's LM head"},
 		{eagleFlat, `"draft_vocab_size":16`, `"draft_vocab_size":33`, "draft_vocab_size is 33; it can't be above vocab_size, which is 32"},
 		{eagleFlat, `"num_hidden_layers":1`, `"num_hidden_layers":2`, "num_hidden_layers is 2; an EAGLE head has one layer"},
 		{eagleFlat, `"draft_vocab_size":16`, `"fc_norm":true`, "fc_norm is true; a norm for each feature is not supported"},

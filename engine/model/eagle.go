@@ -12,7 +12,8 @@ import (
 //
 //	x = fc([embed(token) ; h]) + bias            h: the target's final hidden state
 //	x = x + attention(x);  h' = x + mlp(norm(x))
-//	logits = the target's LM head of h'
+//	logits = the target's LM head of h', or a head of its own over fewer tokens
+//	         (lm_head, d2t)
 //
 // and h' takes the place of h for the next draft. The layer has no norm in front of
 // its attention, and the LM head none in front of it.
@@ -22,6 +23,8 @@ type eagleWeights struct {
 	fc, in, out, gateUp, down kernels.Weight
 	mlpNorm                   kernels.Norm
 	attn                      *kernels.AttnSpec
+	head                      kernels.Weight
+	ids                       []int32 // tokens of the LM head's rows; nil: all, in order
 }
 
 // LoadEagle loads the EAGLE head at where, as OpenHead finds it. A head is loaded once.
@@ -38,7 +41,7 @@ func (m *Model) loadEagle(l *loader, src HeadSource) *eagleWeights {
 	h := c.HiddenSize
 	w := &eagleWeights{c: hc, embed: m.embed}
 	if h != m.Config.HiddenSize {
-		l.err = fmt.Errorf("head %s: hidden_size is %d; it uses the LM head of model %s, whose hidden size is %d", src.Name(), h, m.Name, m.Config.HiddenSize)
+		l.err = fmt.Errorf("head %s: hidden_size is %d; it uses the embedding of model %s, whose hidden size is %d", src.Name(), h, m.Name, m.Config.HiddenSize)
 		return w
 	}
 	if src.Has("embed_tokens.weight") {
@@ -55,6 +58,7 @@ func (m *Model) loadEagle(l *loader, src HeadSource) *eagleWeights {
 	w.out = l.matrix(layer+"self_attn.o_proj.weight", h, q)
 	w.mlpNorm = l.norm(layer+"post_attention_layernorm.weight", h, traits{})
 	w.gateUp, w.down = l.mlp(layer + "mlp.")
+	w.head, w.ids = m.lmHead(l, src), l.tokens(src, "d2t", true)
 	// As for MTP, slot p holds the pair (hidden state of p-1, token p).
 	w.attn = &kernels.AttnSpec{
 		QHeads: c.NumHeads, KVHeads: c.NumKVHeads, HeadDim: c.HeadDim, Scale: invSqrt(c.HeadDim), Rotary: c.RotaryDim(), FirstKey: 1,
@@ -75,6 +79,9 @@ type EagleHead struct {
 func (h *EagleHead) Layer() kernels.LayerSpec {
 	return kernels.LayerSpec{Kind: kernels.Attention, KVHeads: h.w.attn.KVHeads, HeadDim: h.w.attn.HeadDim}
 }
+
+// Tokens returns the token of each row of the LM head; nil if row i is token i.
+func (h *EagleHead) Tokens() []int32 { return h.w.ids }
 
 // Eagle is an EAGLE head with activations of its own.
 type Eagle struct {
@@ -101,7 +108,7 @@ func (h *EagleHead) New(rows, spans int) (*Eagle, error) {
 	} {
 		*x.dst = b.alloc(kernels.BF16, rows, x.cols)
 	}
-	t.logits = b.alloc(kernels.F32, spans, c.VocabSize)
+	t.logits = b.alloc(kernels.F32, spans, h.w.c.DraftVocab)
 	if err := t.spreadBias(rows); err != nil {
 		b.free()
 		return nil, err
@@ -136,7 +143,7 @@ func (t *Eagle) Close() { t.bufs.free() }
 func (t *Eagle) Width() int { return t.w.c.Layer.HiddenSize }
 
 // Drafted returns the number of columns of the logits.
-func (t *Eagle) Drafted() int { return t.w.c.Layer.VocabSize }
+func (t *Eagle) Drafted() int { return t.w.c.DraftVocab }
 
 // Features returns the hidden states of the target that Forward begins with: the
 // final ones as they are.
@@ -165,10 +172,10 @@ func (t *Eagle) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidd
 	return out
 }
 
-// Logits records the target's LM head over rows of hidden and returns F32 [rows,
+// Logits records the LM head over rows of hidden and returns F32 [rows,
 // Drafted].
 func (t *Eagle) Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf {
 	logits := t.logits.Top(int(hidden.Rows))
-	q.MatMul(logits, t.m.head, hidden, kernels.Linear{})
+	q.MatMul(logits, t.w.head, hidden, kernels.Linear{})
 	return logits
 }

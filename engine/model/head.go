@@ -70,6 +70,12 @@ func (m *Model) OpenHead(kind checkpoint.HeadKind, where string) (h HeadSource, 
 	return h, nil
 }
 
+// Gathered reports whether a head's tensor is one that rows are gathered from, by token,
+// so that it can't have 4 bits.
+func Gathered(name string) bool {
+	return name == "embed_tokens.weight" || name == "markov_head.markov_w1.weight"
+}
+
 // ownHead opens a head of that name that comes with the model.
 func (m *Model) ownHead(kind checkpoint.HeadKind, name string) (HeadSource, error) {
 	const instead = "name the directory of one (head:), or %q"

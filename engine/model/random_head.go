@@ -31,7 +31,7 @@ func (r Random) OpenHead(name string) (HeadSource, error) {
 	case checkpoint.HeadDFlash, checkpoint.HeadDSpark:
 		family, layers = checkpoint.Qwen3, 2
 		c.DraftVocab, c.Block, c.Mask = t.VocabSize, 9, int32(t.VocabSize-1)
-		c.Anchor, c.MarkovRank, c.Confidence, c.ConfidenceMarkov = c.Kind == checkpoint.HeadDSpark, 16, true, true
+		c.Anchor, c.MarkovRank, c.Confidence, c.ConfidenceMarkov = c.Kind == checkpoint.HeadDSpark, 32, true, true
 	case checkpoint.HeadEagle:
 		c.DraftVocab = t.VocabSize
 	}
@@ -101,10 +101,11 @@ func (h randomInt4Head) Has(name string) bool {
 	return name == "lm_head.weight" || h.randomHead.Has(name)
 }
 
-// Matrix implements Source: what has more than one row has 4 bits.
+// Matrix implements Source: what has more than one row, and is not gathered from, has 4
+// bits.
 func (h randomInt4Head) Matrix(name string, rows, cols int) (kernels.Source, error) {
 	s, err := h.randomHead.Matrix(name, rows, cols)
-	if err != nil || rows == 1 {
+	if err != nil || rows == 1 || Gathered(name) {
 		return s, err
 	}
 	if cols%int4Group != 0 {
