@@ -9,10 +9,14 @@ import (
 // rank (the lowest is merged first) and the id that replaces it, rank<<32|id.
 // It is an open hash table with linear probing, at most half full; its
 // multiplier is random, so that no file can be made to fill one run of slots.
+// Most pairs of a text have no merge: a bit for each of many hashes tells so for
+// most of them, from memory that stays in the cache.
 type bpe struct {
 	slots []mergeSlot
 	shift uint
 	mult  uint64
+	maybe []uint64 // bits by a hash of the pair
+	wide  uint     // the shift that leaves a hash of the pair
 }
 
 // mergeSlot is one pair; merge is noMerge in an empty slot.
@@ -27,6 +31,8 @@ func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b
 func newBPE(n int) bpe {
 	bits := bits.Len(uint(2*n + 1))
 	m := bpe{slots: make([]mergeSlot, 1<<bits), shift: uint(64 - bits), mult: rand.Uint64() | 1}
+	wide := max(bits+2, 6) // 8 to 16 bits for each merge
+	m.maybe, m.wide = make([]uint64, 1<<(wide-6)), uint(64-wide)
 	for i := range m.slots {
 		m.slots[i].merge = noMerge
 	}
@@ -38,6 +44,8 @@ func newBPE(n int) bpe {
 func (m *bpe) add(pair, merge uint64) {
 	at := m.find(pair)
 	m.slots[at] = mergeSlot{pair, merge}
+	h := pair * m.mult >> m.wide
+	m.maybe[h>>6] |= 1 << (h & 63)
 }
 
 // find gives the slot of a pair, or the empty one where it would go.
@@ -49,7 +57,19 @@ func (m *bpe) find(pair uint64) int {
 	return at
 }
 
-func (m *bpe) lookup(a, b int32) uint64 { return m.slots[m.find(pairKey(a, b))].merge }
+func (m *bpe) lookup(a, b int32) uint64 {
+	pair := pairKey(a, b)
+	product := pair * m.mult
+	if h := product >> m.wide; m.maybe[h>>6]>>(h&63)&1 == 0 {
+		return noMerge
+	}
+	mask := uint64(len(m.slots) - 1)
+	for at := product >> m.shift; ; at++ {
+		if s := &m.slots[at&mask]; s.pair == pair || s.merge == noMerge {
+			return s.merge
+		}
+	}
+}
 
 // shortWord is the number of symbols up to which scanning for the best pair is
 // faster than a heap.
@@ -101,8 +121,9 @@ type mergeBuffer struct {
 
 // candidate is a pair that stood at pos when it was queued.
 type candidate struct {
-	merge uint64 // rank<<32|id
-	pos   int32
+	merge       uint64 // rank<<32|id
+	pos         int32
+	left, right int32
 }
 
 func (c candidate) before(d candidate) bool {
@@ -118,14 +139,14 @@ func (m *bpe) mergeLong(ids []int32, buf *mergeBuffer) []int32 {
 	for i := range n {
 		prev[i], next[i] = int32(i-1), int32(i+1)
 		if i+1 < n {
-			buf.offer(m.lookup(ids[i], ids[i+1]), int32(i))
+			buf.offer(m, ids[i], ids[i+1], int32(i))
 		}
 	}
 	for len(buf.queue) > 0 {
 		c := buf.pop()
 		i := c.pos
 		j := next[i]
-		if ids[i] < 0 || int(j) >= n || m.lookup(ids[i], ids[j]) != c.merge {
+		if ids[i] != c.left || int(j) >= n || ids[j] != c.right {
 			continue
 		}
 		ids[i] = int32(uint32(c.merge))
@@ -133,10 +154,10 @@ func (m *bpe) mergeLong(ids []int32, buf *mergeBuffer) []int32 {
 		next[i] = next[j]
 		if k := next[i]; int(k) < n {
 			prev[k] = i
-			buf.offer(m.lookup(ids[i], ids[k]), i)
+			buf.offer(m, ids[i], ids[k], i)
 		}
 		if k := prev[i]; k >= 0 {
-			buf.offer(m.lookup(ids[k], ids[i]), k)
+			buf.offer(m, ids[k], ids[i], k)
 		}
 	}
 	out := ids[:0]
@@ -155,12 +176,13 @@ func resize(s []int32, n int) []int32 {
 	return s[:n]
 }
 
-// offer queues a pair that merges.
-func (b *mergeBuffer) offer(merge uint64, pos int32) {
+// offer queues a pair if it merges.
+func (b *mergeBuffer) offer(m *bpe, left, right, pos int32) {
+	merge := m.lookup(left, right)
 	if merge == noMerge {
 		return
 	}
-	b.queue = append(b.queue, candidate{merge, pos})
+	b.queue = append(b.queue, candidate{merge, pos, left, right})
 	i := len(b.queue) - 1
 	for i > 0 {
 		up := (i - 1) / 2

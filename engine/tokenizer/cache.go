@@ -13,11 +13,14 @@ const (
 	cacheMaxWord = 64
 )
 
-// wordCache remembers the ids of words. It is a direct-mapped table: a word
-// that falls on a taken slot replaces what is there, entries never change once
-// they are published, and so readers need no lock.
+// wordCache remembers the ids of words that come again. It is a direct-mapped
+// table: a word that falls on a taken slot replaces what is there, entries never
+// change once they are published, and so readers need no lock. A word is kept
+// when it comes a second time, which the tag of its slot tells: most words that
+// are rare are not copied.
 type wordCache struct {
 	seed  maphash.Seed
+	tags  []atomic.Uint32 // of the word that came last
 	slots []atomic.Pointer[cacheEntry]
 }
 
@@ -27,12 +30,19 @@ type cacheEntry struct {
 }
 
 func newWordCache() *wordCache {
-	return &wordCache{maphash.MakeSeed(), make([]atomic.Pointer[cacheEntry], cacheSlots)}
+	return &wordCache{maphash.MakeSeed(), make([]atomic.Uint32, cacheSlots), make([]atomic.Pointer[cacheEntry], cacheSlots)}
 }
 
-// get returns the ids of a word, and its slot for put.
+// get returns the ids of a word, and where it is to be put if it is to be: a
+// slot, or nil.
 func (c *wordCache) get(word string) (ids []int32, slot *atomic.Pointer[cacheEntry]) {
-	slot = &c.slots[maphash.String(c.seed, word)%cacheSlots]
+	h := maphash.String(c.seed, word)
+	at, tag := h%cacheSlots, uint32(h>>32)
+	if c.tags[at].Load() != tag {
+		c.tags[at].Store(tag)
+		return nil, nil
+	}
+	slot = &c.slots[at]
 	if e := slot.Load(); e != nil && e.word == word {
 		return e.ids, slot
 	}

@@ -25,16 +25,47 @@ type file struct {
 
 // modelFile is the model object.
 type modelFile struct {
-	Type         string           `json:"type"`
-	Dropout      *float64         `json:"dropout"`
-	UnkToken     *string          `json:"unk_token"`
-	Prefix       *string          `json:"continuing_subword_prefix"`
-	Suffix       *string          `json:"end_of_word_suffix"`
-	FuseUnk      bool             `json:"fuse_unk"`
-	ByteFallback bool             `json:"byte_fallback"`
-	IgnoreMerges bool             `json:"ignore_merges"`
-	Vocab        map[string]int32 `json:"vocab"`
-	Merges       json.RawMessage  `json:"merges"`
+	Type         string          `json:"type"`
+	Dropout      *float64        `json:"dropout"`
+	UnkToken     *string         `json:"unk_token"`
+	Prefix       *string         `json:"continuing_subword_prefix"`
+	Suffix       *string         `json:"end_of_word_suffix"`
+	FuseUnk      bool            `json:"fuse_unk"`
+	ByteFallback bool            `json:"byte_fallback"`
+	IgnoreMerges bool            `json:"ignore_merges"`
+	Vocab        vocabulary      `json:"vocab"`
+	Merges       json.RawMessage `json:"merges"`
+}
+
+// vocabulary is the ids of tokens. It is read token by token, so that a file of
+// many small ones is refused before they fill the memory.
+type vocabulary map[string]int32
+
+// UnmarshalJSON reads the object.
+func (v *vocabulary) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("vocab must be an object")
+	}
+	*v = vocabulary{}
+	for n := 0; d.More(); n++ {
+		if n > maxID {
+			return fmt.Errorf("vocab has more than %d entries", maxID+1)
+		}
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var id int32
+		if err := d.Decode(&id); err != nil {
+			return fmt.Errorf("vocab: the id of %q: %w", key, err)
+		}
+		(*v)[key.(string)] = id
+	}
+	return nil
 }
 
 // UnmarshalJSON reads an added token; each of its keys is required.
@@ -122,42 +153,71 @@ func parseModel(raw json.RawMessage) (*modelFile, error) {
 	return &m, nil
 }
 
+// maxMerges is the most merges read; the largest published files have a quarter
+// of it.
+const maxMerges = 1 << 21
+
 // parseMerges reads merges in either layout: "a b" or ["a", "b"].
-func parseMerges(raw json.RawMessage) ([][2]string, error) {
+func parseMerges(raw json.RawMessage) (out [][2]string, err error) {
 	if absent(raw) {
 		return nil, errors.New("the list is missing")
 	}
-	inner := bytes.TrimLeft(bytes.TrimPrefix(raw, []byte("[")), " \t\r\n")
-	if len(inner) > 0 && inner[0] == '[' {
-		var pairs [][]string
-		if err := strict(raw, &pairs); err != nil {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, errors.New("it must be a list")
+	}
+	for i := 0; d.More(); i++ {
+		if i == maxMerges {
+			return nil, fmt.Errorf("there are more than %d", maxMerges)
+		}
+		t, err := d.Token()
+		if err != nil {
 			return nil, err
 		}
-		out := make([][2]string, 0, len(pairs))
-		for i, p := range pairs {
-			if len(p) != 2 {
-				return nil, fmt.Errorf("merge %d has %d parts; it must have 2", i, len(p))
+		switch t := t.(type) {
+		case string:
+			a, b, ok := strings.Cut(t, " ")
+			if strings.HasPrefix(t, "#version") {
+				continue
 			}
-			out = append(out, [2]string{p[0], p[1]})
+			if !ok || strings.Contains(b, " ") {
+				return nil, fmt.Errorf("merge %d is %q; it must be two tokens with a space between", i, t)
+			}
+			out = append(out, [2]string{a, b})
+		case json.Delim:
+			pair, err := mergePair(d, i)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, pair)
+		default:
+			return nil, fmt.Errorf("merge %d is neither a text nor a pair", i)
 		}
-		return out, nil
-	}
-	var lines []string
-	if err := strict(raw, &lines); err != nil {
-		return nil, err
-	}
-	out := make([][2]string, 0, len(lines))
-	for i, line := range lines {
-		if strings.HasPrefix(line, "#version") {
-			continue
-		}
-		a, b, ok := strings.Cut(line, " ")
-		if !ok || strings.Contains(b, " ") {
-			return nil, fmt.Errorf("merge %d is %q; it must be two tokens with a space between", i, line)
-		}
-		out = append(out, [2]string{a, b})
 	}
 	return out, nil
+}
+
+// mergePair reads the rest of a pair whose bracket was read.
+func mergePair(d *json.Decoder, i int) (pair [2]string, err error) {
+	n := 0
+	for ; d.More(); n++ {
+		t, err := d.Token()
+		if err != nil {
+			return pair, err
+		}
+		s, ok := t.(string)
+		if !ok {
+			return pair, fmt.Errorf("merge %d must be a pair of texts", i)
+		}
+		if n < 2 {
+			pair[n] = s
+		}
+	}
+	if n != 2 {
+		return pair, fmt.Errorf("merge %d has %d parts; it must have 2", i, n)
+	}
+	_, err = d.Token()
+	return pair, err
 }
 
 // maxNesting is how deep Sequence components may hold each other.

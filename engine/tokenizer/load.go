@@ -12,11 +12,12 @@ import (
 const maxID = 1<<20 - 1
 
 // maxFile is the longest file read, in bytes; the largest published ones have
-// a tenth of it.
-const maxFile = 256 << 20
+// a fifth of it.
+const maxFile = 160 << 20
 
-// maxContent is the longest content of an added token, in bytes.
-const maxContent = 1024
+// maxContent is the longest content of an added token, and maxContents that of
+// all of them, in bytes.
+const maxContent, maxContents = 1024, 1 << 20
 
 // Load reads the text of a tokenizer.json. An option that is not implemented
 // is an error that names it; so is a vocabulary that contradicts itself.
@@ -173,8 +174,12 @@ func (t *Tokenizer) cutter(m *modelFile) *seams {
 
 func (t *Tokenizer) addAdded(list []AddedToken) error {
 	contents := map[string]bool{}
+	size := 0
 	for _, a := range list {
+		size += len(a.Content)
 		switch {
+		case size > maxContents:
+			return fmt.Errorf("their contents have more than %d bytes", maxContents)
 		case a.Content == "":
 			return fmt.Errorf("token with id %d has no content", a.ID)
 		case len(a.Content) > maxContent:

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -72,7 +73,8 @@ func appendKnown(dst []byte, s string) []byte {
 	case s == "":
 		return dst
 	case utf8.RuneCountInString(s) <= maxNonStarters/maxDecomposed:
-		return append(dst, norm.NFC.String(s)...)
+		var space [128]byte // not dst: what is there must not be composed with s
+		return append(dst, norm.NFC.AppendString(space[:0], s)...)
 	}
 	return append(dst, compose(decompose(s))...)
 }
@@ -93,7 +95,10 @@ func isLate(r rune) bool {
 // segment gives the length of the longest prefix of s that does not interact
 // with what follows: up to the next code point that begins a new cluster.
 func segment(s string) int {
-	_, n := utf8.DecodeRuneInString(s)
+	r, n := utf8.DecodeRuneInString(s)
+	if r == utf8.RuneError && n == 1 {
+		return n // a bad byte: no mark joins it
+	}
 	for n < len(s) && !beginsCluster(s[n:]) {
 		_, w := utf8.DecodeRuneInString(s[n:])
 		n += w
@@ -101,48 +106,101 @@ func segment(s string) int {
 	return n
 }
 
+// point is a code point with its canonical combining class.
+type point struct {
+	r     rune
+	class uint8
+}
+
+// The Hangul syllables are composed by arithmetic (Unicode, section 3.12).
+const (
+	hangulL, hangulV, hangulT = 0x1100, 0x1161, 0x11a7
+	hangulS, hangulLast       = 0xac00, 0xd7a3
+	hangulVs, hangulTs        = 21, 28
+)
+
 // decompose gives the canonical decomposition of one segment, in canonical
 // order.
-func decompose(s string) []rune {
-	var out []rune
+func decompose(s string) []point {
+	out := make([]point, 0, len(s))
 	for len(s) > 0 {
 		p := norm.NFC.PropertiesString(s)
-		if d := p.Decomposition(); len(d) > 0 {
-			out = append(out, []rune(string(d))...)
-		} else {
-			r, _ := utf8.DecodeRuneInString(s)
-			out = append(out, []rune(norm.NFD.String(string(r)))...)
-		}
+		r, _ := utf8.DecodeRuneInString(s)
 		s = s[max(p.Size(), 1):]
+		switch d := p.Decomposition(); {
+		case r >= hangulS && r <= hangulLast:
+			i := r - hangulS
+			out = append(out, point{hangulL + i/hangulTs/hangulVs, 0}, point{hangulV + i/hangulTs%hangulVs, 0})
+			if t := i % hangulTs; t > 0 {
+				out = append(out, point{hangulT + t, 0})
+			}
+		case len(d) == 0:
+			out = append(out, point{r, p.CCC()})
+		default:
+			for len(d) > 0 {
+				q := norm.NFC.Properties(d)
+				r, w := utf8.DecodeRune(d)
+				out = append(out, point{r, q.CCC()})
+				d = d[w:]
+			}
+		}
 	}
 	for i := 0; i < len(out); {
 		j := i
-		for j < len(out) && ccc(out[j]) != 0 {
+		for j < len(out) && out[j].class != 0 {
 			j++
 		}
-		slices.SortStableFunc(out[i:j], func(a, b rune) int { return int(ccc(a)) - int(ccc(b)) })
+		slices.SortStableFunc(out[i:j], func(a, b point) int { return int(a.class) - int(b.class) })
 		i = j + 1
 	}
 	return out
 }
 
-func ccc(r rune) uint8 { return norm.NFC.PropertiesString(string(r)).CCC() }
+// compositions gives the code point that two others compose to, but for
+// Hangul. It is made when a long segment first asks for it.
+var compositions = sync.OnceValue(func() map[[2]rune]rune {
+	table := map[[2]rune]rune{}
+	for _, part := range [...][2]rune{{0xc0, 0x30ff}, {0xfb1d, 0xfb4e}, {0x11000, 0x1d1c0}} {
+		for r := part[0]; r <= part[1]; r++ {
+			c := string(r)
+			d := []rune(string(norm.NFC.PropertiesString(c).Decomposition()))
+			if len(d) < 2 || norm.NFC.String(c) != c {
+				continue
+			}
+			if first := []rune(norm.NFC.String(string(d[:len(d)-1]))); len(first) == 1 {
+				table[[2]rune{first[0], d[len(d)-1]}] = r
+			}
+		}
+	}
+	return table
+})
+
+// pair composes two code points; ok is false where they stay two.
+func pair(a, b rune) (c rune, ok bool) {
+	switch {
+	case a >= hangulL && a < hangulL+19 && b >= hangulV && b < hangulV+hangulVs:
+		return hangulS + ((a-hangulL)*hangulVs+b-hangulV)*hangulTs, true
+	case a >= hangulS && a <= hangulLast && (a-hangulS)%hangulTs == 0 && b > hangulT && b < hangulT+hangulTs:
+		return a + b - hangulT, true
+	}
+	c, ok = compositions()[[2]rune{a, b}]
+	return c, ok
+}
 
 // compose is the canonical composition algorithm: each code point joins the
 // last starter unless one between them blocks it.
-func compose(rs []rune) string {
-	out := rs[:0:0]
+func compose(points []point) string {
+	out := make([]rune, 0, len(points))
 	starter, last := -1, -1 // index of the last starter; class of the last code point kept after it
-	for _, r := range rs {
-		class := int(ccc(r))
+	for _, p := range points {
+		class := int(p.class)
 		if starter >= 0 && last < class {
-			pair := string(out[starter]) + string(r)
-			if c := norm.NFC.String(pair); utf8.RuneCountInString(c) == 1 {
-				out[starter], _ = utf8.DecodeRuneInString(c)
+			if c, ok := pair(out[starter], p.r); ok {
+				out[starter] = c
 				continue
 			}
 		}
-		out = append(out, r)
+		out = append(out, p.r)
 		if class == 0 {
 			starter, last = len(out)-1, -1
 		} else {

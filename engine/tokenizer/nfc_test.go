@@ -21,6 +21,8 @@ func TestNFCLongMarks(t *testing.T) {
 	} {
 		require.Equal(t, want, nfc(in), "%+q", in)
 	}
+	bad := "\xff" + strings.Repeat("\u0301", 20) + "e\u0301"
+	require.Equal(t, "\xff"+strings.Repeat("\u0301", 20)+"\u00e9", nfc(bad), "bad bytes stay")
 }
 
 // TestNFCLate has marks that are newer than the reference's NFC.

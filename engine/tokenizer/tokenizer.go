@@ -130,7 +130,9 @@ func (e *encoder) word(s string) {
 	ids, slot := t.cache.get(s)
 	if ids == nil {
 		ids = e.merge(s)
-		t.cache.put(slot, s, ids)
+		if slot != nil {
+			t.cache.put(slot, s, ids)
+		}
 	}
 	e.out = append(e.out, ids...)
 }
