@@ -113,6 +113,7 @@ func (in *Inspection) entry(e *registry.Entry) {
 	}
 	in.Config = &InspectConfig{
 		Layers: c.NumLayers, HiddenSize: c.HiddenSize, IntermediateSize: c.IntermediateSize, Heads: c.NumHeads, KVHeads: c.NumKVHeads,
+		Experts: c.MoE.Experts, ExpertsPerToken: c.MoE.PerToken, ExpertSize: c.MoE.Size,
 		HeadDim: c.HeadDim, Vocab: c.VocabSize, Context: c.MaxPositions, Tied: c.TieEmbeddings,
 	}
 	for _, kind := range c.LayerTypes {

@@ -27,6 +27,7 @@ func TestInspectMemory(t *testing.T) {
 	for _, c := range []InspectOptions{
 		{Model: registry.Embedded, Context: 700, Sequences: 3, Threads: 2},
 		{Model: toyModel, Threads: 1, Draft: "none"},
+		{Model: "../engine/model/testdata/glm_moe_dsa", Threads: 1}, // experts, latent attention, indexes
 		{Model: "random:embedded", Context: 300, Threads: 3},
 	} {
 		in, err := Inspect(t.Context(), c)

@@ -37,7 +37,10 @@ type InspectConfig struct {
 	FullAttention    int  `json:"full_attention_layers"`
 	LinearAttention  int  `json:"linear_attention_layers"`
 	HiddenSize       int  `json:"hidden_size"`
-	IntermediateSize int  `json:"intermediate_size"`
+	IntermediateSize int  `json:"intermediate_size"` // 0 where all layers are mixtures of experts
+	Experts          int  `json:"experts"`           // routed ones of a layer; 0: no mixture
+	ExpertsPerToken  int  `json:"experts_per_token"`
+	ExpertSize       int  `json:"expert_size"`
 	Heads            int  `json:"heads"`
 	KVHeads          int  `json:"kv_heads"`
 	HeadDim          int  `json:"head_dim"`

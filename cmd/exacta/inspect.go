@@ -78,8 +78,15 @@ func printInspection(w io.Writer, in *experiments.Inspection) error {
 		if c.LinearAttention > 0 {
 			layers += fmt.Sprintf(" (%d linear, %d full attention)", c.LinearAttention, c.FullAttention)
 		}
-		inspectLine(&b, "shape", "%s of width %d, MLP %d, %d heads of %d over %d of keys, vocabulary %d, context %d",
-			layers, c.HiddenSize, c.IntermediateSize, c.Heads, c.HeadDim, c.KVHeads, c.Vocab, c.Context)
+		inside := fmt.Sprintf("MLP %d", c.IntermediateSize)
+		if c.Experts > 0 {
+			inside = fmt.Sprintf("%d of %d experts of %d", c.ExpertsPerToken, c.Experts, c.ExpertSize)
+			if c.IntermediateSize > 0 {
+				inside += fmt.Sprintf(" or MLP %d", c.IntermediateSize)
+			}
+		}
+		inspectLine(&b, "shape", "%s of width %d, %s, %d heads of %d over %d of keys, vocabulary %d, context %d",
+			layers, c.HiddenSize, inside, c.Heads, c.HeadDim, c.KVHeads, c.Vocab, c.Context)
 	}
 	if len(in.Files) > 0 {
 		inspectLine(&b, "weights", "%s parameters, %s in %d files", counted(in.Parameters), size(in.StoredBytes), len(in.Files))

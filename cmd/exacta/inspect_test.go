@@ -28,6 +28,7 @@ func TestInspectText(t *testing.T) {
 	out := fine(t, "inspect", toy)
 	require.Contains(t, out, "architecture  qwen3, Qwen3ForCausalLM\n")
 	require.Contains(t, out, "runs          yes\n")
+	require.Contains(t, fine(t, "inspect", "../../engine/model/testdata/qwen3_5_moe"), "of width 48, 3 of 11 experts of 22, 4 heads of 40")
 	code, out, _ := exacta(t, "inspect", damaged(t, "config.json", func([]byte) []byte { return []byte(`{"model_type":"x"}`) }))
 	require.Equal(t, exitFalse, code)
 	require.Contains(t, out, `model_type is "x"`)
