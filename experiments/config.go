@@ -73,6 +73,10 @@ type Prompts struct {
 	// tokens, of class random. Models without a tokenizer have random ones
 	// only.
 	Kind string `yaml:"kind,omitempty" json:"kind,omitempty"`
+	// Chat puts each text to the model as what a user says, by the model's
+	// chat template. A template that asks for the date gets that of ChatClock,
+	// so that a run can be repeated.
+	Chat bool `yaml:"chat,omitempty" json:"chat,omitempty"`
 	// Sets are several sets of prompts, in place of one; the results then
 	// have lines by class.
 	Sets []Prompts `yaml:"sets,omitempty" json:"sets,omitempty"`

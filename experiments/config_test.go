@@ -96,6 +96,8 @@ func TestConfigRefuses(t *testing.T) {
 		"max_new: 0" + rest:                                   "x.yaml:1: max_new: 0 is out of range 1..1048576",
 		"repeats: 0" + rest:                                   "x.yaml:1: repeats: 0 is out of range 1..1000",
 		"prompts:\n  limit: -1" + rest:                        "x.yaml:2: prompts.limit: -1 is out of range",
+		"prompts: {chat: true, max_tokens: 5}" + rest:         "x.yaml:1: prompts.max_tokens: would cut the beginning that the chat template makes; leave it out with chat",
+		"prompts: {chat: true, kind: random}" + rest:          "x.yaml:1: prompts.chat: is for prompts of kind text, not random",
 		"prompts:\n  max_tokens: 9999999" + rest:              "x.yaml:2: prompts.max_tokens: 9999999 is out of range",
 		"engine:\n  pages: -1" + rest:                         "x.yaml:2: engine.pages: -1 is out of range",
 		"engine:\n  batch_tokens: -1" + rest:                  "x.yaml:2: engine.batch_tokens: -1 is out of range",

@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"time"
 	"unicode/utf8"
 
+	"exacta.dev/exacta/engine/chat"
 	"exacta.dev/exacta/engine/registry"
 )
 
@@ -108,6 +110,10 @@ func textPrompts(p Prompts, e *registry.Entry) ([]Prompt, error) {
 	if e.Tokenizer == nil {
 		return nil, fmt.Errorf("prompts.file: model %s has no tokenizer, so its prompts can't be text; leave prompts.file out for random ids", e.Name)
 	}
+	encode, err := encoder(p, e)
+	if err != nil {
+		return nil, err
+	}
 	var out []Prompt
 	for _, t := range texts {
 		if len(p.Classes) > 0 && !slices.Contains(p.Classes, t.Class) {
@@ -119,7 +125,10 @@ func textPrompts(p Prompts, e *registry.Entry) ([]Prompt, error) {
 		if !utf8.ValidString(t.Text) {
 			return nil, fmt.Errorf("prompt %s is not valid UTF-8", t.ID)
 		}
-		ids := e.Tokenizer.Encode(t.Text, true)
+		ids, err := encode(t.Text)
+		if err != nil {
+			return nil, fmt.Errorf("prompt %s: %w", t.ID, err)
+		}
 		if len(ids) == 0 {
 			return nil, fmt.Errorf("prompt %s is empty", t.ID)
 		}
@@ -132,6 +141,32 @@ func textPrompts(p Prompts, e *registry.Entry) ([]Prompt, error) {
 		return nil, fmt.Errorf("prompts: none is left of %d after the filter classes %v", len(texts), p.Classes)
 	}
 	return out, nil
+}
+
+// ChatClock is the time in chat templates of experiments.
+var ChatClock = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// encoder gives what makes ids of a prompt's text: the tokenizer, or with chat the
+// model's chat template before it.
+func encoder(p Prompts, e *registry.Entry) (func(text string) ([]int32, error), error) {
+	if !p.Chat {
+		return func(text string) ([]int32, error) { return e.Tokenizer.Encode(text, true), nil }, nil
+	}
+	set, err := e.Chat()
+	if err != nil {
+		return nil, fmt.Errorf("prompts.chat: %w", err)
+	}
+	t, err := set.Pick("", false)
+	if err != nil {
+		return nil, fmt.Errorf("prompts.chat: %w", err)
+	}
+	return func(text string) ([]int32, error) {
+		rendered, err := t.Render(chat.NewMessages(chat.Message{Role: "user", Content: text}), chat.Options{
+			AddGenerationPrompt: true, Now: func() time.Time { return ChatClock },
+		})
+		// The template has the special tokens itself.
+		return e.Tokenizer.Encode(rendered, false), err
+	}, nil
 }
 
 func promptTexts(p Prompts, e *registry.Entry) ([]registry.Prompt, error) {

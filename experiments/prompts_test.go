@@ -1,6 +1,8 @@
 package experiments
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -59,6 +61,27 @@ func FuzzParsePrompts(f *testing.F) {
 			ids[p.ID] = true
 		}
 	})
+}
+
+// With chat a prompt is what the model's chat template makes of it.
+func TestLoadPromptsChat(t *testing.T) {
+	e, err := registry.Open("../engine/checkpoint/testdata/llama.gguf")
+	require.NoError(t, err)
+	defer e.Close()
+	file := filepath.Join(t.TempDir(), "p.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(`{"prompt": "the end"}`), 0o644))
+	plain, err := LoadPrompts(Prompts{File: file}, e)
+	require.NoError(t, err)
+	chat, err := LoadPrompts(Prompts{File: file, Chat: true}, e)
+	require.NoError(t, err)
+	// Its template is the begin of text and the first content.
+	require.Equal(t, e.Tokenizer.Encode("<|im_start|>the end", false), chat[0].IDs)
+	require.Equal(t, plain[0].IDs, chat[0].IDs, "the begin of text, which the tokenizer adds by itself, is there once")
+	plainModel, err := registry.Open(registry.Embedded)
+	require.NoError(t, err)
+	defer plainModel.Close()
+	_, err = LoadPrompts(Prompts{Chat: true}, plainModel)
+	require.ErrorContains(t, err, "prompts.chat: model embedded: the model has no chat template")
 }
 
 func TestLoadPrompts(t *testing.T) {

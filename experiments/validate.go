@@ -67,7 +67,7 @@ func (c *Config) Validate() error {
 // validate checks a set of prompts, or the sets in it.
 func (p *Prompts) validate(key string) error {
 	switch {
-	case len(p.Sets) > 0 && (p.File != "" || len(p.Classes) > 0 || p.Limit != 0 || p.MaxTokens != 0 || p.Kind != ""):
+	case len(p.Sets) > 0 && (p.File != "" || len(p.Classes) > 0 || p.Limit != 0 || p.MaxTokens != 0 || p.Kind != "" || p.Chat):
 		return bad(key+".sets", "are there beside other keys; say of each set what it is")
 	case p.Limit < 0 || p.Limit > 1<<20:
 		return bad(key+".limit", "%d is out of range 0..%d", p.Limit, 1<<20)
@@ -77,6 +77,10 @@ func (p *Prompts) validate(key string) error {
 		return bad(key+".kind", "%q is not known; it is text, repetitive or random", p.Kind)
 	case p.Kind == kindRandom && (p.File != "" || len(p.Classes) > 0):
 		return bad(key+".kind", "random prompts have no file and no classes")
+	case p.Chat && (p.Kind == kindRandom || p.Kind == kindRepetitive):
+		return bad(key+".chat", "is for prompts of kind text, not %s", p.Kind)
+	case p.Chat && p.MaxTokens > 0:
+		return bad(key+".max_tokens", "would cut the beginning that the chat template makes; leave it out with chat")
 	}
 	for i := range p.Sets {
 		at := fmt.Sprintf("%s.sets[%d]", key, i)
