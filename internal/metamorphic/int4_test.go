@@ -26,7 +26,7 @@ import (
 	"exacta.dev/exacta/verify"
 )
 
-// kinds are the kinds of head that 4 bits are made for.
+// kinds are the kinds of head that are made from those of the embedded model.
 var kinds = []checkpoint.HeadKind{checkpoint.HeadMTP, checkpoint.HeadEagle3, checkpoint.HeadMedusa, checkpoint.HeadDFlash}
 
 // TestInt4Programs runs random programs whose learned strategies have heads of 4 bits.
@@ -35,7 +35,7 @@ func TestInt4Programs(t *testing.T) {
 	src.Shape.HiddenSize, src.Shape.IntermediateSize = 64, 96 // groups of 32 divide them
 	s := metamorphic.NewSuite(src, kernelSets())
 	s.Heads = map[checkpoint.HeadKind]string{}
-	for _, k := range kinds {
+	for _, k := range append(kinds, checkpoint.HeadEagle, checkpoint.HeadDSpark) {
 		s.Heads[k] = model.RandomInt4Head
 	}
 	defer func() { require.NoError(t, s.Close()) }()

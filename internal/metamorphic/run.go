@@ -1,6 +1,7 @@
 package metamorphic
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -175,10 +176,11 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 	drafters := map[string]engine.Drafter{"oracle": o}
 	strategies := Strategies(s.Heads)
 	// Heads of which the embedded model has none are of random weights.
-	strategies["eagle"] = &draft.Eagle{Head: model.RandomHead, Width: 3, Depth: 5}
-	strategies["eagle-tree"] = &draft.Eagle{Head: model.RandomHead, Tree: true, Width: 3, Depth: 5}
+	eagle := cmp.Or(s.Heads[checkpoint.HeadEagle], model.RandomHead)
+	strategies["eagle"] = &draft.Eagle{Head: eagle, Width: 3, Depth: 5}
+	strategies["eagle-tree"] = &draft.Eagle{Head: eagle, Tree: true, Width: 3, Depth: 5}
 	strategies["model"] = &draft.Model{Model: model.RandomHead} // in half of the time that the target takes
-	strategies["dspark"] = &draft.DSpark{Head: model.RandomHead, MinConfidence: 0.2}
+	strategies["dspark"] = &draft.DSpark{Head: cmp.Or(s.Heads[checkpoint.HeadDSpark], model.RandomHead), MinConfidence: 0.2}
 	for _, r := range p.Requests {
 		name := r.Drafter
 		st := strategies[name]
