@@ -87,6 +87,21 @@ type Source struct {
 	Int4       *Int4 // of DTypeInt4 alone
 }
 
+// Viewer is the Data of a Source whose bytes lie in memory, such as a mapped file.
+type Viewer interface {
+	io.ReaderAt
+	// View returns n bytes from off on where they lie, not to be written; nil
+	// where they must be read by ReadAt.
+	View(off int64, n int) []byte
+	// Check is what ReadAt does beside reading: its error names the first of n
+	// bytes from off on that are no finite number. Who finds that there is
+	// none need not call it.
+	Check(off int64, n int) error
+	// Drop says that n bytes from off on have been taken in, so that they
+	// need not stay in memory.
+	Drop(off int64, n int) error
+}
+
 // Tensor is a parameter to load: one source, or several stacked along the
 // output rows in the order given.
 type Tensor struct {

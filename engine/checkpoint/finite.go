@@ -22,6 +22,29 @@ func (f Finite) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// View returns n bytes from off on where they lie in the file, unchecked; nil where
+// they are not all there, or the tensor is expanded as it is read.
+func (f Finite) View(off int64, n int) []byte {
+	if f.rows != nil || off < 0 || n < 0 || off > f.Size()-int64(n) {
+		return nil
+	}
+	return f.data[off : off+int64(n) : off+int64(n)]
+}
+
+// Check is the check of ReadAt for bytes that View has given.
+func (f Finite) Check(off int64, n int) error { return f.checkFinite(f.View(off, n), off) }
+
+// Drop is Discard for what n bytes from off on are made of.
+func (f Finite) Drop(off int64, n int) error {
+	if size := f.Size(); f.mapped && size > 0 {
+		stored := float64(len(f.data)) / float64(size)
+		lo, hi := int(float64(off)*stored), int(float64(off+int64(n))*stored)
+		f.data = f.data[max(lo, 0):min(hi, len(f.data))]
+		return f.Discard()
+	}
+	return nil
+}
+
 // CheckFinite reports the first NaN or infinity of a tensor, as Finite does.
 func (t Tensor) CheckFinite() error {
 	const block = 1 << 18

@@ -45,6 +45,10 @@ func runs(w *weight, t kernels.Tensor, p int, dst []run) []run {
 	return dst
 }
 
+// claimBytes is about what a goroutine that packs takes at a time: enough that giving
+// pages of a file back costs little.
+const claimBytes = 4 << 20
+
 // packPanels reads the parts of t and fills the panels of w with threads
 // goroutines. The memory of w is zero, so the lanes beyond its rows stay zero.
 func packPanels(w *weight, t kernels.Tensor, threads int, set *vec.Set) error {
@@ -52,15 +56,16 @@ func packPanels(w *weight, t kernels.Tensor, threads int, set *vec.Set) error {
 	var mu sync.Mutex
 	var first error
 	var wg sync.WaitGroup
+	claim := max(1, min(claimBytes/(2*w.halfBytes()), w.panels/(4*threads)))
 	for range min(threads, w.panels) {
 		wg.Go(func() {
 			pk := packer{w: w, t: t, set: set}
 			for {
-				p := int(next.Add(1)) - 1
+				p := int(next.Add(int64(claim))) - claim
 				if p >= w.panels {
 					return
 				}
-				if err := pk.panel(p); err != nil {
+				if err := pk.panels(p, min(p+claim, w.panels)); err != nil {
 					mu.Lock()
 					if first == nil {
 						first = err
@@ -82,9 +87,40 @@ type packer struct {
 	t    kernels.Tensor
 	set  *vec.Set
 	raw  []byte
-	wide []float32
-	half []uint16
 	runs []run
+	// Of rows that are rounded to BF16.
+	rounded []byte
+	wide    []float32
+	half    []uint16
+}
+
+// panels packs panels [from, to) and lets go of what they were read from.
+func (pk *packer) panels(from, to int) error {
+	for p := from; p < to; p++ {
+		if err := pk.panel(p); err != nil {
+			return err
+		}
+	}
+	first := runs(pk.w, pk.t, from, nil)
+	last := runs(pk.w, pk.t, to-1, nil)
+	for i, part := range pk.t.Parts {
+		v, ok := part.Data.(kernels.Viewer)
+		if !ok {
+			continue
+		}
+		lo, hi := part.Rows, 0
+		for _, r := range append(first, last...) {
+			if r.part == i {
+				lo, hi = min(lo, r.from), max(hi, r.from+r.n)
+			}
+		}
+		if line := part.Cols * part.DType.Size(); lo < hi {
+			if err := v.Drop(int64(lo)*int64(line), (hi-lo)*line); err != nil {
+				return fmt.Errorf("cpu: load %s: part %s: %w", pk.t.Name, part.Name, err)
+			}
+		}
+	}
+	return nil
 }
 
 func (pk *packer) panel(p int) error {
@@ -96,40 +132,66 @@ func (pk *packer) panel(p int) error {
 	pk.runs = runs(pk.w, pk.t, p, pk.runs)
 	for _, r := range pk.runs {
 		part := pk.t.Parts[r.part]
-		size := part.DType.Size()
-		raw, err := readRows(&pk.raw, pk.t.Name, part, r.from, r.n)
+		raw, view, err := viewRows(&pk.raw, pk.t.Name, part, r.from, r.n)
 		if err != nil {
 			return err
 		}
+		size := len(raw)
 		if part.DType != kernels.DTypeBF16 {
-			for i := range r.n {
-				pk.round(raw[i*2*k:], raw[i*k*size:(i+1)*k*size], part.DType)
+			raw = pk.round(raw, r.n, part.DType)
+		}
+		if odd := pk.pack(dst, raw, r.n, r.lane); odd && view != nil {
+			if err := view.Check(int64(r.from)*int64(size/r.n), size); err != nil {
+				return loadError(pk.t.Name, part, r.from, r.n, err)
 			}
 		}
-		packRows(dst, raw, r.n, 2*k, r.lane)
 	}
 	return nil
 }
 
-// round converts a row to BF16, little-endian, at dst, which may be where the
-// row is or before.
-func (pk *packer) round(dst, row []byte, d kernels.DType) {
-	k := pk.w.cols
-	if pk.wide == nil {
+// round converts n rows to BF16, little-endian.
+func (pk *packer) round(raw []byte, n int, d kernels.DType) []byte {
+	k, size := pk.w.cols, d.Size()
+	if len(pk.rounded) < 2*n*k {
+		pk.rounded = make([]byte, 2*n*k)
 		pk.wide, pk.half = make([]float32, k), make([]uint16, k)
 	}
-	widen(pk.wide, row, d)
-	pk.set.ToBF16(pk.half, pk.wide)
-	for i, h := range pk.half {
-		binary.LittleEndian.PutUint16(dst[2*i:], h)
+	for i := range n {
+		widen(pk.wide, raw[i*k*size:(i+1)*k*size], d)
+		pk.set.ToBF16(pk.half, pk.wide)
+		for j, h := range pk.half {
+			binary.LittleEndian.PutUint16(pk.rounded[2*(i*k+j):], h)
+		}
 	}
+	return pk.rounded[:2*n*k]
 }
 
-// packRows puts the pairs of n rows of line bytes into their lanes, 16 pairs of
-// all rows at a time, so that what is written stays in the first-level cache.
-func packRows(dst []uint32, raw []byte, n, line, lane int) {
+// pack puts the pairs of n rows into their lanes. odd says that there may be a NaN or
+// an infinity among them.
+func (pk *packer) pack(dst []uint32, raw []byte, n, lane int) (odd bool) {
+	line, whole := 2*pk.w.cols, 0
+	blocks := line / (4 * vec.LaneRows)
+	if lane%vec.LaneRows == 0 && blocks > 0 {
+		whole = n / vec.LaneRows * vec.LaneRows
+	}
+	const step = 8 // blocks at a time, so that writes go on where they ended
+	var seen uint64
+	for b := 0; b < blocks; b += step {
+		for r := 0; r < whole; r += vec.LaneRows {
+			seen |= pk.set.Interleave(&dst[b*vec.LaneRows*panelRows+lane+r], &raw[r*line+b*4*vec.LaneRows], line, min(step, blocks-b))
+		}
+	}
+	packRows(dst, raw, whole, line, 4*vec.LaneRows*blocks, lane)
+	packRows(dst, raw[whole*line:], n-whole, line, 0, lane+whole)
+	return seen != 0 || whole < n || line%(4*vec.LaneRows) != 0
+}
+
+// packRows puts the pairs of n rows of line bytes, from byte begin of each on, into
+// their lanes, 16 pairs of all rows at a time, so that what is written stays in the
+// first-level cache.
+func packRows(dst []uint32, raw []byte, n, line, begin, lane int) {
 	const block = 64
-	for from := 0; from < line; from += block {
+	for from := begin; from < line; from += block {
 		to := min(from+block, line)
 		for i := range n {
 			row := raw[i*line+from : i*line+to]
@@ -142,6 +204,19 @@ func packRows(dst []uint32, raw []byte, n, line, lane int) {
 			}
 		}
 	}
+}
+
+// viewRows gives rows [from, from+n) of a part where they lie, unchecked, with the
+// view that checks them, or read into *buf.
+func viewRows(buf *[]byte, tensor string, p kernels.Source, from, n int) ([]byte, kernels.Viewer, error) {
+	if v, ok := p.Data.(kernels.Viewer); ok {
+		line := p.Cols * p.DType.Size()
+		if b := v.View(int64(from)*int64(line), n*line); b != nil {
+			return b, v, nil
+		}
+	}
+	b, err := readRows(buf, tensor, p, from, n)
+	return b, nil, err
 }
 
 // readRows reads rows [from, from+n) of a part into *buf.
@@ -158,7 +233,11 @@ func readRows(buf *[]byte, tensor string, p kernels.Source, from, n int) ([]byte
 	if err == nil || errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return nil, fmt.Errorf("cpu: load %s: rows %d to %d of part %s: %w", tensor, from, from+n-1, p.Name, err)
+	return nil, loadError(tensor, p, from, n, err)
+}
+
+func loadError(tensor string, p kernels.Source, from, n int, err error) error {
+	return fmt.Errorf("cpu: load %s: rows %d to %d of part %s: %w", tensor, from, from+n-1, p.Name, err)
 }
 
 // readValues widens the parts of t into dst; Taps are transposed to [K][C].

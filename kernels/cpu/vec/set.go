@@ -47,6 +47,12 @@ type Set struct {
 	// prefetched.
 	Int4 func(out *float32, outStride int, data, meta *byte, x *float32, xStride, m, k, group int)
 
+	// Interleave puts rows of BF16 pairs into the lanes of a panel:
+	// dst[i*PanelRows+r] = pair i of row r, for r < LaneRows and i <
+	// LaneRows*blocks; row r begins line*r bytes after src, at any byte. odd is
+	// not 0 if any element is a NaN or an infinity.
+	Interleave func(dst *uint32, src *byte, line, blocks int) (odd uint64)
+
 	// ToBF16 rounds to nearest even, subnormals to signed zero, NaN quiet.
 	ToBF16 func(dst []uint16, src []float32)
 	// FromBF16 widens.

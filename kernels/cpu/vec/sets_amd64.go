@@ -32,7 +32,7 @@ func machineSets() []*Set {
 func avx512Set(name string) *Set {
 	return &Set{
 		Name: name, MaxM4: rows2, MaxM2: rows2,
-		Gemm: fmaGemm, Stream: fmaStream, Int4: avx512Int4, Peak: fmaPeak,
+		Gemm: fmaGemm, Stream: fmaStream, Int4: avx512Int4, Interleave: interleaveAVX512, Peak: fmaPeak,
 		ToBF16:          avx512ToBF16,
 		FromBF16:        avx512FromBF16,
 		SumSquaresBF16:  avx512SumSquaresBF16,
@@ -66,7 +66,7 @@ func avx512Set(name string) *Set {
 func avx2Set() *Set {
 	return &Set{
 		Name: "avx2", MaxM4: 6, MaxM2: 12,
-		Gemm: avx2Gemm, Stream: avx2Gemm, Int4: avx2Int4, Peak: avx2Peak,
+		Gemm: avx2Gemm, Stream: avx2Gemm, Int4: avx2Int4, Interleave: interleaveAVX2, Peak: avx2Peak,
 		ToBF16:          avx2ToBF16,
 		FromBF16:        avx2FromBF16,
 		SumSquaresBF16:  avx2SumSquaresBF16,

@@ -59,6 +59,7 @@ func generate() (map[string][]byte, error) {
 		"gemm_stream_amd64.s": streamFile(),
 		"gemm_avx2_amd64.s":   gemmFile("AVX2", shapesAVX2(), (*asm).gemmAVX2),
 		"int4_amd64.s":        int4File(),
+		"interleave_amd64.s":  interleaveFile(),
 		"peak_amd64.s":        peakFile(),
 		"elem_avx512_amd64.s": opFile(avx512),
 		"elem_avx2_amd64.s":   opFile(avx2),
@@ -69,6 +70,9 @@ func generate() (map[string][]byte, error) {
 	}
 	files["gemm_stubs_amd64.go"] = stubs
 	if files["int4_stubs_amd64.go"], err = int4Stubs(); err != nil {
+		return nil, err
+	}
+	if files["interleave_stubs_amd64.go"], err = interleaveStubs(); err != nil {
 		return nil, err
 	}
 	if files["elem_stubs_amd64.go"], err = opStubs(); err != nil {
