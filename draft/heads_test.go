@@ -60,25 +60,33 @@ func TestInt4HeadsKeepTheContract(t *testing.T) {
 // The heads that come with the embedded model are found by default, and guess what
 // it says next as often as its card claims, or nearly.
 func TestEmbeddedHeads(t *testing.T) {
-	entry, err := registry.Open(registry.Embedded)
-	if errors.Is(err, embedded.ErrAbsent) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	defer func() { require.NoError(t, entry.Close()) }()
-	be, err := cpu.New(cpu.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, be.Close()) }()
-	m, err := model.Load(be, entry.Source, model.Options{MaxTokens: 512, MTP: true})
-	require.NoError(t, err)
+	m, entry := embeddedModel(t)
 	for name, least := range map[string]float64{"mtp": 0.7, "eagle3": 0.7, "dflash": 0.6, "dspark": 0.6, "medusa": 0.5} {
 		s, err := draft.New(name)
 		require.NoError(t, err)
 		require.Greater(t, firstRight(t, m, entry, s), least, name)
 	}
 	require.Greater(t, firstRight(t, m, entry, &draft.MTP{Head: "model:mtp-int4"}), 0.7, "mtp of 4 bits")
-	_, err = (&draft.MTP{Head: "model:mtp-int5"}).Provision(draft.Env{Backend: be, Model: m, Vocab: entry.Vocab()})
+	_, err := (&draft.MTP{Head: "model:mtp-int5"}).Provision(draft.Env{Backend: m.Backend(), Model: m, Vocab: entry.Vocab()})
 	require.ErrorContains(t, err, "no mtp head (heads/mtp-int5)")
+}
+
+// embeddedModel loads the embedded model with its MTP module; the test is skipped in
+// a build without it.
+func embeddedModel(t *testing.T) (*model.Model, *registry.Entry) {
+	t.Helper()
+	entry, err := registry.Open(registry.Embedded)
+	if errors.Is(err, embedded.ErrAbsent) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, entry.Close()) })
+	be, err := cpu.New(cpu.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, be.Close()) })
+	m, err := model.Load(be, entry.Source, model.Options{MaxTokens: 512, MTP: true})
+	require.NoError(t, err)
+	return m, entry
 }
 
 // firstRight is the share of first drafts that were accepted in continuations of

@@ -1,7 +1,6 @@
 package draft_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -9,10 +8,8 @@ import (
 
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
-	"exacta.dev/exacta/engine/embedded"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
-	"exacta.dev/exacta/kernels/cpu"
 	"exacta.dev/exacta/verify"
 )
 
@@ -34,17 +31,7 @@ func (*pauses) Release(*engine.Sequence)    {}
 // A head that was not told of steps without drafts, until there were many of them,
 // drafts at each position what it drafts without pauses.
 func TestPausesChangeNoDrafts(t *testing.T) {
-	entry, err := registry.Open(registry.Embedded)
-	if errors.Is(err, embedded.ErrAbsent) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	defer func() { require.NoError(t, entry.Close()) }()
-	be, err := cpu.New(cpu.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, be.Close()) }()
-	m, err := model.Load(be, entry.Source, model.Options{MaxTokens: 512, MTP: true})
-	require.NoError(t, err)
+	m, entry := embeddedModel(t)
 	for _, name := range []string{"mtp", "mtp-tree", "eagle3", "dflash", "medusa"} {
 		t.Run(name, func(t *testing.T) {
 			always, paused := proposals(t, m, entry, name, nil), 0
