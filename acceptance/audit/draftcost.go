@@ -15,10 +15,10 @@ type draftCost struct {
 	best   map[draftSize]*best
 }
 
-// best is the shortest time of so many steps.
+// best is the shortest time of drafting, and of verification, of so many steps.
 type best struct {
-	ns    int64
-	steps int64
+	ns, verify int64
+	steps      int64
 }
 
 // timed keeps the time of drafting of a request run alone.
@@ -31,11 +31,11 @@ func (d *draftCost) timed(r *engine.Record) {
 	}
 	b := d.best[sizeOf(r)]
 	if b == nil {
-		b = &best{ns: r.DraftNs}
+		b = &best{ns: r.DraftNs, verify: r.VerifyNs}
 		d.best[sizeOf(r)] = b
 	}
 	b.steps++
-	b.ns = min(b.ns, r.DraftNs)
+	b.ns, b.verify = min(b.ns, r.DraftNs), min(b.verify, r.VerifyNs)
 }
 
 // Drafting is held against the best of so many steps, if that is longer than what
@@ -46,11 +46,14 @@ const (
 )
 
 // least is the shortest time that drafting for one sequence of a step took alone; 0
-// where that says nothing.
-func (d *draftCost) least(spans []draftSpan) (ns int64) {
+// where that says nothing. verify is the shortest time of the step's verification:
+// where that takes longer alone, which has less to verify, the machine is busier now
+// than it was, by that factor.
+func (d *draftCost) least(spans []draftSpan, verify int64) (ns int64) {
 	for _, s := range spans {
 		if b := d.best[s.k]; s.phase == engine.Decode && b != nil && b.steps >= draftSteps && b.ns >= draftNs {
-			ns = max(ns, b.ns)
+			busier := max(1, float64(b.verify)/float64(max(1, verify)))
+			ns = max(ns, int64(float64(b.ns)/busier))
 		}
 	}
 	return ns

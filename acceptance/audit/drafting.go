@@ -18,6 +18,7 @@ type deferredDraft struct {
 	first    *engine.Record
 	proposed int64
 	fastest  *engine.Record
+	verify   int64 // shortest time of verification
 	mixed    bool // sequences draft to different lengths
 }
 
@@ -34,7 +35,7 @@ func (a *workAudit) drafted(recs []*engine.Record) {
 	if req == nil {
 		return
 	}
-	d := deferredDraft{strategy: req.Strategy, work: additive(recs[0].DraftWork), first: recs[0], fastest: recs[0], steps: 1}
+	d := deferredDraft{strategy: req.Strategy, work: additive(recs[0].DraftWork), first: recs[0], fastest: recs[0], verify: recs[0].VerifyNs, steps: 1}
 	if req.K == 0 {
 		d.strategy = ""
 	}
@@ -63,6 +64,7 @@ func (a *workAudit) drafted(recs []*engine.Record) {
 	d.shape = fmt.Sprint(d.strategy, counts, prefill, d.work)
 	if i, ok := a.shapes[d.shape]; ok {
 		a.deferred[i].steps++
+		a.deferred[i].verify = min(a.deferred[i].verify, recs[0].VerifyNs)
 		if recs[0].DraftNs < a.deferred[i].fastest.DraftNs {
 			a.deferred[i].fastest = recs[0]
 		}
@@ -93,7 +95,7 @@ func (a *workAudit) drafting() {
 			k.skip("no request of the strategy could be run again")
 			continue
 		}
-		if least := cost.least(d.recs); least > 0 && !a.c.Elsewhere {
+		if least := cost.least(d.recs, d.verify); least > 0 && !a.c.Elsewhere {
 			fast.Checked += d.steps - 1
 			if !fast.holds(roofMargin*d.fastest.DraftNs >= least) {
 				fast.blame(d.fastest, "drafting took %d ns; alone, with nothing else to do, strategy %s takes at least %d ns for such a draft here, a %dth of it is the limit",
