@@ -119,15 +119,10 @@ type mergeBuffer struct {
 	queue      []candidate
 }
 
-// candidate is a pair that stood at pos when it was queued.
+// candidate is a pair that stood at a place when it was queued.
 type candidate struct {
-	merge       uint64 // rank<<32|id
-	pos         int32
-	left, right int32
-}
-
-func (c candidate) before(d candidate) bool {
-	return c.merge < d.merge || c.merge == d.merge && c.pos < d.pos
+	key             uint64 // rank<<32|place: the order in which pairs are merged
+	left, right, id int32
 }
 
 // mergeLong keeps the symbols in a linked list and the pairs in a heap. A
@@ -144,12 +139,12 @@ func (m *bpe) mergeLong(ids []int32, buf *mergeBuffer) []int32 {
 	}
 	for len(buf.queue) > 0 {
 		c := buf.pop()
-		i := c.pos
+		i := int32(uint32(c.key))
 		j := next[i]
 		if ids[i] != c.left || int(j) >= n || ids[j] != c.right {
 			continue
 		}
-		ids[i] = int32(uint32(c.merge))
+		ids[i] = c.id
 		ids[j] = -1
 		next[i] = next[j]
 		if k := next[i]; int(k) < n {
@@ -182,16 +177,19 @@ func (b *mergeBuffer) offer(m *bpe, left, right, pos int32) {
 	if merge == noMerge {
 		return
 	}
-	b.queue = append(b.queue, candidate{merge, pos, left, right})
-	i := len(b.queue) - 1
+	b.queue = append(b.queue, candidate{merge>>32<<32 | uint64(uint32(pos)), left, right, int32(uint32(merge))})
+	q := b.queue
+	i := len(q) - 1
+	c := q[i]
 	for i > 0 {
 		up := (i - 1) / 2
-		if !b.queue[i].before(b.queue[up]) {
+		if c.key > q[up].key {
 			break
 		}
-		b.queue[i], b.queue[up] = b.queue[up], b.queue[i]
+		q[i] = q[up]
 		i = up
 	}
+	q[i] = c
 }
 
 // pop takes the first candidate off the heap.
@@ -199,20 +197,24 @@ func (b *mergeBuffer) pop() candidate {
 	q := b.queue
 	top := q[0]
 	last := len(q) - 1
-	q[0] = q[last]
+	c := q[last] // goes to where the hole ends up
 	q = q[:last]
 	b.queue = q
-	for i := 0; ; {
-		least := i
-		for _, down := range [...]int{2*i + 1, 2*i + 2} {
-			if down < len(q) && q[down].before(q[least]) {
-				least = down
-			}
+	for i := 0; last > 0; {
+		down := 2*i + 1
+		if down >= last {
+			q[i] = c
+			break
 		}
-		if least == i {
-			return top
+		if down+1 < last && q[down+1].key < q[down].key {
+			down++
 		}
-		q[i], q[least] = q[least], q[i]
-		i = least
+		if c.key < q[down].key {
+			q[i] = c
+			break
+		}
+		q[i] = q[down]
+		i = down
 	}
+	return top
 }

@@ -8,30 +8,23 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxNonStarters is the run of combining marks that norm.NFC leaves whole: in
-// longer ones it inserts U+034F (stream-safe text format, UAX 15), which the
-// reference does not.
-const maxNonStarters = 30
-
-// maxDecomposed is the most code points that one decomposes to.
-const maxDecomposed = 4
-
 // nfc normalises text to composed form as the reference does: without the
-// stream-safe format, and with the marks of its version of Unicode, which is
-// older than ours. Marks that are newer stay where they are and nothing moves
-// across them. Bytes that are no valid UTF-8 stay as they are.
+// stream-safe text format (UAX 15), which norm.NFC follows, and with the marks
+// of its version of Unicode, which is older than ours. Marks that are newer stay
+// where they are and nothing moves across them. Bytes that are no valid UTF-8 stay as they are.
 func nfc(s string) string {
 	n := norm.NFC.QuickSpanString(s)
 	if n == len(s) {
 		return s
 	}
 	out := make([]byte, 0, len(s)+16)
+	points := make([]point, 0, 32)
 	for {
 		n = boundary(s, n)
 		out = append(out, s[:n]...)
 		s = s[n:]
 		n = segment(s)
-		out = appendSegment(out, s[:n])
+		out, points = appendSegment(out, s[:n], points)
 		s = s[n:]
 		if n = norm.NFC.QuickSpanString(s); n == len(s) {
 			return string(append(out, s...))
@@ -55,28 +48,34 @@ func beginsCluster(s string) bool {
 }
 
 // appendSegment normalises one segment, taking late code points as barriers.
-func appendSegment(dst []byte, s string) []byte {
+func appendSegment(dst []byte, s string, points []point) ([]byte, []point) {
+	if isBad(s) {
+		return append(dst, s...), points // a bad byte
+	}
 	from := 0
 	for i, r := range s {
 		if r >= lateRanges[0][0] && isLate(r) {
-			dst = appendKnown(dst, s[from:i])
+			dst, points = appendKnown(dst, s[from:i], points)
 			from = i + utf8.RuneLen(r)
 			dst = append(dst, s[i:from]...)
 		}
 	}
-	return appendKnown(dst, s[from:])
+	return appendKnown(dst, s[from:], points)
 }
 
-// appendKnown normalises a part of a segment without late code points.
-func appendKnown(dst []byte, s string) []byte {
-	switch {
-	case s == "":
-		return dst
-	case utf8.RuneCountInString(s) <= maxNonStarters/maxDecomposed:
-		var space [128]byte // not dst: what is there must not be composed with s
-		return append(dst, norm.NFC.AppendString(space[:0], s)...)
+func isBad(s string) bool {
+	r, w := utf8.DecodeRuneInString(s)
+	return r == utf8.RuneError && w == 1
+}
+
+// appendKnown normalises a part of a segment without late code points. The
+// points are working space, which it returns.
+func appendKnown(dst []byte, s string, points []point) ([]byte, []point) {
+	if s == "" {
+		return dst, points
 	}
-	return append(dst, compose(decompose(s))...)
+	points = decompose(points[:0], s)
+	return compose(dst, points), points
 }
 
 func isLate(r rune) bool {
@@ -95,10 +94,10 @@ func isLate(r rune) bool {
 // segment gives the length of the longest prefix of s that does not interact
 // with what follows: up to the next code point that begins a new cluster.
 func segment(s string) int {
-	r, n := utf8.DecodeRuneInString(s)
-	if r == utf8.RuneError && n == 1 {
-		return n // a bad byte: no mark joins it
+	if isBad(s) {
+		return 1 // no mark joins it
 	}
+	_, n := utf8.DecodeRuneInString(s)
 	for n < len(s) && !beginsCluster(s[n:]) {
 		_, w := utf8.DecodeRuneInString(s[n:])
 		n += w
@@ -119,10 +118,9 @@ const (
 	hangulVs, hangulTs        = 21, 28
 )
 
-// decompose gives the canonical decomposition of one segment, in canonical
+// decompose appends the canonical decomposition of one segment, in canonical
 // order.
-func decompose(s string) []point {
-	out := make([]point, 0, len(s))
+func decompose(out []point, s string) []point {
 	for len(s) > 0 {
 		p := norm.NFC.PropertiesString(s)
 		r, _ := utf8.DecodeRuneInString(s)
@@ -150,7 +148,9 @@ func decompose(s string) []point {
 		for j < len(out) && out[j].class != 0 {
 			j++
 		}
-		slices.SortStableFunc(out[i:j], func(a, b point) int { return int(a.class) - int(b.class) })
+		if j-i > 1 {
+			slices.SortStableFunc(out[i:j], func(a, b point) int { return int(a.class) - int(b.class) })
+		}
 		i = j + 1
 	}
 	return out
@@ -188,24 +188,28 @@ func pair(a, b rune) (c rune, ok bool) {
 }
 
 // compose is the canonical composition algorithm: each code point joins the
-// last starter unless one between them blocks it.
-func compose(points []point) string {
-	out := make([]rune, 0, len(points))
+// last starter unless one between them blocks it. It appends what is left, and
+// overwrites the points.
+func compose(dst []byte, points []point) []byte {
+	out := points[:0]
 	starter, last := -1, -1 // index of the last starter; class of the last code point kept after it
 	for _, p := range points {
 		class := int(p.class)
 		if starter >= 0 && last < class {
-			if c, ok := pair(out[starter], p.r); ok {
-				out[starter] = c
+			if c, ok := pair(out[starter].r, p.r); ok {
+				out[starter].r = c
 				continue
 			}
 		}
-		out = append(out, p.r)
+		out = append(out, p)
 		if class == 0 {
 			starter, last = len(out)-1, -1
 		} else {
 			last = class
 		}
 	}
-	return string(out)
+	for _, p := range out {
+		dst = utf8.AppendRune(dst, p.r)
+	}
+	return dst
 }
