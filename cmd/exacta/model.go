@@ -10,12 +10,14 @@ import (
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/experiments"
 	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cpu"
 )
 
 // modelFlags say which model runs where.
 type modelFlags struct {
 	model, backend, kernels string
 	threads                 int
+	pack                    bool
 }
 
 func (f *modelFlags) add(cmd *cobra.Command) {
@@ -23,6 +25,7 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.backend, "backend", "cpu", fmt.Sprintf("one of %v", experiments.Backends))
 	cmd.Flags().StringVar(&f.kernels, "kernels", "", "force a CPU kernel set: avx512bf16, avx512f, avx2, go (default: the best, or EXACTA_KERNELS)")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (default: all cores)")
+	cmd.Flags().BoolVar(&f.pack, "pack-cache", false, "keep the weights as the CPU packs them in a file (below EXACTA_CACHE), and map it from the second start on")
 	completeModel(cmd)
 }
 
@@ -67,10 +70,37 @@ func (f *modelFlags) load(cmd *cobra.Command, maxTokens int) (*loaded, error) {
 	if l.backend, err = experiments.OpenBackend(f.backend, f.threads, f.kernels); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if l.m, err = model.Load(l.backend, e.Source, model.Options{MaxTokens: maxTokens, MTP: true}); err != nil {
+	if err := f.loadWeights(cmd, l, maxTokens); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// loadWeights loads the model, from its packed file if that is asked for.
+func (f *modelFlags) loadWeights(cmd *cobra.Command, l *loaded, maxTokens int) (err error) {
+	var packing *cpu.Backend
+	if f.pack {
+		var ok bool
+		if packing, ok = l.backend.(*cpu.Backend); !ok {
+			return fmt.Errorf("--pack-cache with --backend %s; it is for cpu", f.backend)
+		}
+		path, key, err := l.PackedFile()
+		if err == nil {
+			err = packing.UsePacked(path, key)
+		}
+		if err != nil {
+			return fmt.Errorf("--pack-cache: %w", err)
+		}
+	}
+	if l.m, err = model.Load(l.backend, l.Source, model.Options{MaxTokens: maxTokens, MTP: true}); err != nil || packing == nil {
+		return err
+	}
+	if written, err := packing.FinishPacked(); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: "+oneLine(err))
+	} else if written {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: packed weights are kept for the next start")
+	}
+	return nil
 }
 
 // Close releases the backend and the files.

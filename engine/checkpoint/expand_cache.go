@@ -36,7 +36,7 @@ func (ck *Checkpoint) UseCache(ctx context.Context, dir string) error {
 	if !isDir || !ck.Expanded() {
 		return nil
 	}
-	key, err := ck.cacheKey(string(where))
+	key, err := ck.fileKey(string(where))
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: cache of expanded weights: %w", ck.name, err)
 	}
@@ -52,8 +52,20 @@ func (ck *Checkpoint) UseCache(ctx context.Context, dir string) error {
 	return nil
 }
 
-// cacheKey changes with the headers, sizes and times of the files.
-func (ck *Checkpoint) cacheKey(dir string) (string, error) {
+// FileKey is an identity of the checkpoint's weights that costs nothing: it changes
+// with the headers, sizes and times of its files. It is empty for one that is not on
+// disk.
+func (ck *Checkpoint) FileKey() (string, error) {
+	switch where := ck.source.(type) {
+	case dirSource:
+		return ck.fileKey(string(where))
+	case ggufSource:
+		return ck.fileKey(filepath.Dir(ck.name))
+	}
+	return "", nil
+}
+
+func (ck *Checkpoint) fileKey(dir string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, "expanded 1", ck.Hash())
 	for _, f := range ck.files {

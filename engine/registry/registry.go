@@ -269,6 +269,25 @@ func (e *Entry) HasHead(kind checkpoint.HeadKind) bool {
 	return e.ck != nil && e.ck.HasHead(string(kind))
 }
 
+// PackedFile says where the weights of the model are kept as a backend has packed
+// them, and the key under which; an error where no such file can be.
+func (e *Entry) PackedFile() (path, key string, err error) {
+	if e.ck != nil {
+		key, err = e.ck.FileKey()
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("model %s: %w", e.Name, err)
+	}
+	dir, err := CacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	if key == "" || dir == "" {
+		return "", "", fmt.Errorf("model %s: packed weights are kept of models on disk, where EXACTA_CACHE is not off", e.Name)
+	}
+	return filepath.Join(dir, "packed", key), key, nil
+}
+
 // Tensors returns the names of the tensors in the model's files; none of made-up
 // weights.
 func (e *Entry) Tensors() []string {

@@ -37,10 +37,11 @@ type Backend struct {
 		shared  block
 		have    needs
 	}
-	freed  int // times that memory was given back; programs look at it
-	stream int // bytes of weights from which few rows read them as a stream
-	plan   bool
-	closed bool
+	freed   int // times that memory was given back; programs look at it
+	stream  int // bytes of weights from which few rows read them as a stream
+	plan    bool
+	packing *packing // between UsePacked and FinishPacked
+	closed  bool
 }
 
 var _ kernels.Backend = (*Backend)(nil)

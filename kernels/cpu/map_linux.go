@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,27 @@ func mapMemory(size int) ([]byte, error) {
 	// mapping works all the same.
 	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE)
 	return mem, nil
+}
+
+// mapFile maps a file to be read, shared with other processes.
+func mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil, fmt.Errorf("it is no file with contents")
+	}
+	p, err := unix.MmapPtr(int(f.Fd()), 0, nil, uintptr(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", path, err)
+	}
+	return unsafe.Slice((*byte)(p), info.Size()), nil
 }
 
 func unmapMemory(mem []byte) error {

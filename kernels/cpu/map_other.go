@@ -4,6 +4,8 @@ package cpu
 
 import (
 	"errors"
+	"io"
+	"os"
 	"runtime"
 	"unsafe"
 )
@@ -17,6 +19,24 @@ func mapMemory(size int) ([]byte, error) {
 	mem := make([]byte, size+line)
 	off := (line - int(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%line)) % line
 	return mem[off : off+size : off+size], nil
+}
+
+// mapFile reads the file where it is not mapped.
+func mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	mem, err := mapMemory(int(info.Size()))
+	if err == nil {
+		_, err = io.ReadFull(f, mem)
+	}
+	return mem, err
 }
 
 func unmapMemory([]byte) error { return nil }

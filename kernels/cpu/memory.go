@@ -28,6 +28,7 @@ type chunk struct {
 	mem     []byte
 	purpose kernels.Purpose
 	own     bool
+	file    bool // mapped from a file of weights, to be read alone
 	top     int
 	holes   []hole
 }
@@ -70,7 +71,7 @@ func (m *memory) place(p kernels.Purpose, size int) (block, error) {
 		return block{chunk: c, size: size}, nil
 	}
 	for _, c := range m.chunks {
-		if c.own || c.purpose != p {
+		if c.own || c.file || c.purpose != p {
 			continue
 		}
 		if off, ok := c.cut(size); ok {
@@ -120,6 +121,9 @@ func (c *chunk) cut(size int) (off int, ok bool) {
 func (m *memory) free(b block) error {
 	c := b.chunk
 	m.used[c.purpose] -= int64(b.size)
+	if c.file {
+		return nil
+	}
 	if c.own {
 		m.chunks = slices.DeleteFunc(m.chunks, func(x *chunk) bool { return x == c })
 		return unmapMemory(c.mem)

@@ -119,14 +119,15 @@ func (b *Backend) loadMatrix(w *weight, t kernels.Tensor) (err error) {
 	if t.Int4() {
 		w.int4 = t.Parts[0].Int4.Group
 	}
-	if w.mem, err = b.mem.alloc(kernels.Weights, 2*w.panels*w.halfBytes()); err != nil {
+	filled, err := b.reserve(w, 2*w.panels*w.halfBytes())
+	if err != nil {
 		return fmt.Errorf("load %s: %w", t.Name, err)
 	}
 	w.packed = w.mem.ptr()
 	if w.int4 > 0 {
 		w.meta = unsafe.Add(w.packed, 2*w.panels*halfRows*w.cols/2)
 	}
-	if b.plan {
+	if filled {
 		return nil
 	}
 	return packPanels(w, t, len(b.pool.workers), b.set)
@@ -144,14 +145,15 @@ func (b *Backend) loadBank(w *weight, t kernels.Tensor) (err error) {
 		w.bank = append(w.bank, x)
 	}
 	size := 2 * w.bank[0].panels * w.bank[0].halfBytes()
-	if w.mem, err = b.mem.alloc(kernels.Weights, size*len(experts)); err != nil {
+	filled, err := b.reserve(w, size*len(experts))
+	if err != nil {
 		return fmt.Errorf("load %s: %w", t.Name, err)
-	}
-	if b.plan {
-		return nil
 	}
 	for i, x := range w.bank {
 		x.packed = unsafe.Add(w.mem.ptr(), i*size)
+		if filled {
+			continue
+		}
 		if err := packPanels(x, experts[i], len(b.pool.workers), b.set); err != nil {
 			return err
 		}
@@ -165,18 +167,21 @@ func (b *Backend) loadValues(w *weight, t kernels.Tensor) (err error) {
 	if t.Use == kernels.Vector {
 		copies = 2
 	}
-	if w.mem, err = b.mem.alloc(kernels.Weights, copies*roundUp(4*n, lineBytes)); err != nil {
+	filled, err := b.reserve(w, copies*roundUp(4*n, lineBytes))
+	if err != nil {
 		return fmt.Errorf("load %s: %w", t.Name, err)
 	}
 	w.values = unsafe.Slice((*float32)(w.mem.ptr()), n)
-	if b.plan {
+	if t.Use == kernels.Vector {
+		w.centered = unsafe.Slice((*float32)(unsafe.Add(w.mem.ptr(), roundUp(4*n, lineBytes))), n)
+	}
+	if filled {
 		return nil
 	}
 	if err := readValues(w.values, t); err != nil {
 		return err
 	}
 	if t.Use == kernels.Vector {
-		w.centered = unsafe.Slice((*float32)(unsafe.Add(w.mem.ptr(), roundUp(4*n, lineBytes))), n)
 		for i, v := range w.values {
 			w.centered[i] = 1 + v
 		}
