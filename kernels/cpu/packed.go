@@ -167,7 +167,13 @@ func (b *Backend) writePacked(p *packing) (err error) {
 		m := b.weights[i].mem
 		put(e.Off, m.chunk.mem[m.off:m.off+m.size])
 	}
-	return errors.Join(w.Flush(), f.Close(), os.Rename(f.Name(), p.path))
+	if err := errors.Join(w.Flush(), f.Chmod(0o644)); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), p.path)
 }
 
 // packedHeader lays the file out.

@@ -81,6 +81,30 @@ func TestPackedFile(t *testing.T) {
 	require.False(t, third.weights[0].mem.chunk.file)
 }
 
+// A file that can't be written leaves the backend as it is.
+func TestPackedFileNotWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	dir := filepath.Join(t.TempDir(), "packed")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for _, path := range []string{filepath.Join(file, "packed"), dir} {
+		b, err := New(Options{Threads: 1})
+		require.NoError(t, err)
+		b.packing = &packing{path: path, key: "key"} // as if there were nothing
+		for _, x := range packedTensors() {
+			_, err := b.Load(x)
+			require.NoError(t, err)
+		}
+		_, err = b.FinishPacked()
+		require.ErrorContains(t, err, "write packed weights to "+path)
+		require.Len(t, b.weights, len(packedTensors()))
+		require.NoError(t, b.Close())
+	}
+	left, err := filepath.Glob(filepath.Dir(dir) + "/.writing*")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestPackedFileRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "packed")
 	_, written := loadPacked(t, path, "key", true)
