@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -45,19 +46,21 @@ var denseTensors = map[string]string{
 }
 
 var ggufArchs = map[string]ggufArch{
-	"llama": {"llama", "LlamaForCausalLM", true, denseTensors},
-	"qwen3": {"qwen3", "Qwen3ForCausalLM", false, merged(denseTensors, map[string]string{
-		"blk.N.attn_q_norm.weight": "model.layers.N.self_attn.q_norm.weight",
-		"blk.N.attn_k_norm.weight": "model.layers.N.self_attn.k_norm.weight",
-	})},
+	"llama":    {"llama", "LlamaForCausalLM", true, denseTensors},
+	"qwen3":    {"qwen3", "Qwen3ForCausalLM", false, merged(denseTensors, headNorms)},
+	"qwen3moe": {"qwen3_moe", "Qwen3MoeForCausalLM", false, merged(denseTensors, headNorms, moeTensors)},
 }
 
-func merged(a, b map[string]string) map[string]string {
+// headNorms are the norms of each head of q and k.
+var headNorms = map[string]string{
+	"blk.N.attn_q_norm.weight": "model.layers.N.self_attn.q_norm.weight",
+	"blk.N.attn_k_norm.weight": "model.layers.N.self_attn.k_norm.weight",
+}
+
+func merged(list ...map[string]string) map[string]string {
 	out := map[string]string{}
-	for _, m := range []map[string]string{a, b} {
-		for k, v := range m {
-			out[k] = v
-		}
+	for _, m := range list {
+		maps.Copy(out, m)
 	}
 	return out
 }
@@ -230,6 +233,9 @@ func (ck *Checkpoint) addGGUF(t gguf.Tensor, arch ggufArch, file string) error {
 		out.DType = F16
 	default:
 		out.DType = BF16
+	}
+	if strings.Contains(name, ".E.") {
+		return ck.addExperts(out, rows)
 	}
 	if rows.head > 0 || t.Type.Block() > 1 {
 		out.rows = rows

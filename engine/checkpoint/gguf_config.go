@@ -63,6 +63,7 @@ func ggufConfig(f *gguf.File, name string, arch ggufArch, tensors map[string]ggu
 		g.keys[field] = name + "." + key
 		g.take(field, name+"."+key)
 	}
+	g.moe(name)
 	g.take("bos_token_id", "tokenizer.ggml.bos_token_id")
 	g.out["eos_token_id"] = g.ends()
 	if err := g.heads(name); err != nil {

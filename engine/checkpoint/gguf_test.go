@@ -200,6 +200,53 @@ func TestGGUFQwen3(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist, "a file without a vocabulary has no tokenizer")
 }
 
+// The experts of a layer appear as a matrix for each, quantised ones too.
+func TestGGUFExperts(t *testing.T) {
+	m := smallGGUF("qwen3moe")
+	for _, name := range []string{"gate", "up", "down"} {
+		delete(m.tensors, "blk.0.ffn_"+name+".weight")
+		m.tensors["blk.0.ffn_"+name+"_exps.weight"] = []int{3, 4, 8}
+	}
+	m.tensors["blk.0.ffn_down_exps.weight"] = []int{3, 2, 32}
+	m.kinds["blk.0.ffn_down_exps.weight"] = gguf.Q8_0
+	m.tensors["blk.0.attn_q_norm.weight"], m.tensors["blk.0.attn_k_norm.weight"] = []int{8}, []int{8}
+	m.tensors["blk.0.ffn_gate_inp.weight"] = []int{3, 8}
+	values := make([]float32, 3*4*8)
+	for i := range values {
+		values[i] = float32(i)
+	}
+	m.data["blk.0.ffn_up_exps.weight"] = Float32Data("", nil, values).Bytes
+	var q8 []byte // rows of one block: the scale 1, and the row's number
+	for row := range 3 * 2 {
+		q8 = append(append(q8, 0x00, 0x3c), bytes.Repeat([]byte{byte(row)}, 32)...)
+	}
+	m.data["blk.0.ffn_down_exps.weight"] = q8
+	m.values["qwen3moe.expert_count"], m.values["qwen3moe.expert_used_count"], m.values["qwen3moe.expert_feed_forward_length"] = uint32(3), uint32(2), uint32(4)
+	ck, err := m.open(t)
+	require.NoError(t, err)
+	defer ck.Close()
+	c := ck.Config()
+	require.Equal(t, []any{Qwen3MoE, 3, 2, 4, true, []bool{true}}, []any{c.Family, c.MoE.Experts, c.MoE.PerToken, c.MoE.Size, c.MoE.Normalize, c.Sparse})
+	require.True(t, ck.Has("model.layers.0.mlp.gate.weight"))
+	for e := range 3 {
+		x, err := ck.Tensor(fmt.Sprintf("model.layers.0.mlp.experts.%d.up_proj.weight", e))
+		require.NoError(t, err)
+		require.Equal(t, []int{4, 8}, x.Shape)
+		got, err := x.Float32s()
+		require.NoError(t, err)
+		require.Equal(t, values[e*32:(e+1)*32], got)
+		x, err = ck.Tensor(fmt.Sprintf("model.layers.0.mlp.experts.%d.down_proj.weight", e))
+		require.NoError(t, err)
+		require.Equal(t, BF16, x.DType)
+		got, err = x.Float32s()
+		require.NoError(t, err)
+		require.Equal(t, slices.Concat(slices.Repeat([]float32{float32(2 * e)}, 32), slices.Repeat([]float32{float32(2*e + 1)}, 32)), got)
+	}
+	m.tensors["blk.0.ffn_gate_exps.weight"] = []int{12, 8}
+	_, err = m.open(t)
+	require.ErrorContains(t, err, "experts must have three dimensions")
+}
+
 // Llama 3's scaling of frequencies is found in its tensor.
 func TestGGUFRopeScaling(t *testing.T) {
 	const dim, theta = 64, 5e5
