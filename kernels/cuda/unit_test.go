@@ -150,7 +150,7 @@ func TestCheckSpec(t *testing.T) {
 		"multiple of key heads":  func(s *kernels.CacheSpec) { s.Layers[0].KHeads = 3 },
 		"9 taps":                 func(s *kernels.CacheSpec) { s.Layers[0].Conv = 9 },
 		"a head at most": func(s *kernels.CacheSpec) {
-			s.Layers[0] = kernels.LayerSpec{Kind: kernels.Attention, KVHeads: 1, HeadDim: 512}
+			s.Layers[0] = kernels.LayerSpec{Kind: kernels.Attention, KVHeads: 1, HeadDim: maxHead + 1}
 		},
 		"bytes of shared memory": func(s *kernels.CacheSpec) { s.Layers[0].KDim, s.MaxDraft = 256, 63 },
 	} {
