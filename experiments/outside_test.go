@@ -131,7 +131,7 @@ func TestAuditEndpoint(t *testing.T) {
 
 	for want, change := range map[string]func(o *EndpointOptions){
 		"is not an address":      func(o *EndpointOptions) { o.Endpoint = "here" },
-		"no such directory":      func(o *EndpointOptions) { o.Model = "nowhere" },
+		"no such file or directory":      func(o *EndpointOptions) { o.Model = "nowhere" },
 		"--max-tokens 1000000":   func(o *EndpointOptions) { o.MaxTokens = 1000000 },
 		"prompts.file":           func(o *EndpointOptions) { o.Prompts = "none.jsonl" },
 		"is not an address like": func(o *EndpointOptions) { o.Plain = "ftp://x" },

@@ -114,7 +114,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"generate", "--temperature", "-1", "--rule", "coupled", "x"}, "temperature"},
 		{[]string{"generate", "--backend", "abacus", "x"}, `backend "abacus" is not known; use one of [cpu ref cuda]`},
 		{[]string{"generate", "--kernels", "mmx", "x"}, "mmx"},
-		{[]string{"generate", "--model", "no-such-model", "x"}, "no such directory"},
+		{[]string{"generate", "--model", "no-such-model", "x"}, "no such file or directory"},
 		{[]string{"generate", "--model", "random:nothing", "x"}, "nothing"},
 		{[]string{"generate", strings.Repeat("func ", 5000)}, "tokens; the context of"},
 		{[]string{"score"}, "give --ids, --ids-file or --text"},
