@@ -130,13 +130,13 @@ func TestAuditEndpoint(t *testing.T) {
 	require.Equal(t, audit.Pass, res.Counts.Verdict, "%+v", res.Counts)
 
 	for want, change := range map[string]func(o *EndpointOptions){
-		"is not an address":      func(o *EndpointOptions) { o.Endpoint = "here" },
-		"no such file or directory":      func(o *EndpointOptions) { o.Model = "nowhere" },
-		"--max-tokens 1000000":   func(o *EndpointOptions) { o.MaxTokens = 1000000 },
-		"prompts.file":           func(o *EndpointOptions) { o.Prompts = "none.jsonl" },
-		"is not an address like": func(o *EndpointOptions) { o.Plain = "ftp://x" },
-		"status 404":             func(o *EndpointOptions) { o.Endpoint += "/elsewhere" },
-		"at least 1 each":        func(o *EndpointOptions) { o.Concurrency = nil },
+		"is not an address":         func(o *EndpointOptions) { o.Endpoint = "here" },
+		"no such file or directory": func(o *EndpointOptions) { o.Model = "nowhere" },
+		"--max-tokens 1000000":      func(o *EndpointOptions) { o.MaxTokens = 1000000 },
+		"prompts.file":              func(o *EndpointOptions) { o.Prompts = "none.jsonl" },
+		"is not an address like":    func(o *EndpointOptions) { o.Plain = "ftp://x" },
+		"status 404":                func(o *EndpointOptions) { o.Endpoint += "/elsewhere" },
+		"at least 1 each":           func(o *EndpointOptions) { o.Concurrency = nil },
 	} {
 		bad := o
 		change(&bad)

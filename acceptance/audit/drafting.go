@@ -19,7 +19,7 @@ type deferredDraft struct {
 	proposed int64
 	fastest  *engine.Record
 	verify   int64 // shortest time of verification
-	mixed    bool // sequences draft to different lengths
+	mixed    bool  // sequences draft to different lengths
 }
 
 // draftSpan is a sequence's part in it.
