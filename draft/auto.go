@@ -11,7 +11,7 @@ import (
 // per second, step by step. For the sequences that decode together it knows
 //
 //   - what a step costs: the measured time of steps with as many sequences, by
-//     the number of drafts verified and by the depth drafted, each a running mean,
+//     the number of drafts verified and by the depth drafted, each a running median,
 //     interpolated in between;
 //   - what a draft is worth: the running share of drafts at each position that
 //     were accepted after those before them, of the sequence and of all.
@@ -77,44 +77,48 @@ type autoSeq struct {
 	hopeful     bool // the last probe was accepted: draft one again
 }
 
-// mean is a running mean that outliers move little: it begins with the least of
-// the first few, since what disturbs a measurement makes it longer.
-type mean struct {
+// typical is a running median: it goes a step towards each measurement, however far
+// that is, long ones at first. Of the first two it keeps the lesser if they have
+// little to do with each other: what disturbs a measurement makes it longer.
+type typical struct {
 	value float64
 	n     int
 }
 
-func (m *mean) add(x float64) {
-	switch m.n++; {
-	case m.n == 1:
-		m.value = x
-	case m.n <= meanFirst:
-		m.value = min(m.value, x)
+const (
+	typicalFirst = 0.25 // of the value, over the number of measurements
+	typicalStep  = 0.01 // at least
+)
+
+func (t *typical) add(x float64) {
+	switch t.n++; {
+	case t.n == 1:
+		t.value = x
+	case t.n == 2:
+		t.value = min((t.value+x)/2, 1.2*min(t.value, x))
 	default:
-		x = min(max(x, m.value/2), 1.25*m.value)
-		m.value += (x - m.value) * max(1/float64(m.n), 1./24)
+		step := max(typicalFirst/float64(t.n), typicalStep) * t.value
+		t.value += min(max(x-t.value, -step), step)
 	}
 }
 
-const meanFirst = 3
-
 // batchCost is the cost of steps of one number of sequences.
 type batchCost struct {
-	target []mean // ns without drafting, by number of drafts
-	draft  []mean // ns of drafting, by depth
+	target []typical // ns without drafting, by number of drafts
+	draft  []typical // ns of drafting, by depth
 	steps  int
 }
 
-func reach(list []mean, i int) []mean {
+func reach(list []typical, i int) []typical {
 	for len(list) <= i {
-		list = append(list, mean{})
+		list = append(list, typical{})
 	}
 	return list
 }
 
 // estimate is the cost at i: measured, or between the nearest that are. Beyond
 // those it is that of the nearest.
-func estimate(list []mean, i int) float64 {
+func estimate(list []typical, i int) float64 {
 	lo, hi := -1, -1
 	for j := range list {
 		if list[j].n > 0 {
