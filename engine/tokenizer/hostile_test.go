@@ -44,7 +44,9 @@ func TestHostileFiles(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			start := time.Now()
 			_, err := Load([]byte(c.text))
-			require.Less(t, time.Since(start), 10*time.Second)
+			if !testing.Short() { // not under the race detector
+				require.Less(t, time.Since(start), 10*time.Second)
+			}
 			runtime.ReadMemStats(&after)
 			require.Error(t, err)
 			require.True(t, strings.HasPrefix(err.Error(), c.want), err.Error()[:min(200, len(err.Error()))])
@@ -73,5 +75,7 @@ func TestCyclicMerges(t *testing.T) {
 	text := strings.Repeat("ab", 1<<19)
 	ids := tok.Encode(text, false)
 	require.Equal(t, text, tok.Decode(ids, false))
-	require.Less(t, time.Since(start), 20*time.Second)
+	if !testing.Short() { // not under the race detector
+		require.Less(t, time.Since(start), 20*time.Second)
+	}
 }

@@ -206,7 +206,9 @@ func TestHostileCounts(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		require.Error(t, err, name)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
-		require.Less(t, time.Since(start), 5*time.Second, name)
+		if !testing.Short() { // not under the race detector
+			require.Less(t, time.Since(start), 5*time.Second, name)
+		}
 	}
 }
 
