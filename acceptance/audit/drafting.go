@@ -95,13 +95,6 @@ func (a *workAudit) drafting() {
 			k.skip("no request of the strategy could be run again")
 			continue
 		}
-		if least := cost.least(d.recs, d.verify); least > 0 && !a.c.Elsewhere {
-			fast.Checked += d.steps - 1
-			if !fast.holds(roofMargin*d.fastest.DraftNs >= least) {
-				fast.blame(d.fastest, "drafting took %d ns; alone, with nothing else to do, strategy %s takes at least %d ns for such a draft here, a %dth of it is the limit",
-					d.fastest.DraftNs, d.strategy, least, roofMargin)
-			}
-		}
 		var want kernels.Counters
 		known := true
 		for _, s := range d.recs {
@@ -111,6 +104,14 @@ func (a *workAudit) drafting() {
 		if !known {
 			k.skip("some draft lengths of the run came up in no request that was run again")
 			continue
+		}
+		// Only of a step that did that work is it known how long that takes.
+		if least := cost.least(d.recs, d.verify); least > 0 && !a.c.Elsewhere && atLeast(d.work, want) {
+			fast.Checked += d.steps - 1
+			if !fast.holds(roofMargin*d.fastest.DraftNs >= least) {
+				fast.blame(d.fastest, "drafting took %d ns; alone, with nothing else to do, strategy %s takes at least %d ns for such a draft here, a %dth of it is the limit",
+					d.fastest.DraftNs, d.strategy, least, roofMargin)
+			}
 		}
 		k.Checked += d.steps
 		if want == d.work || d.mixed && atLeast(d.work, want) {
