@@ -2,6 +2,7 @@ package draft_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,6 +90,19 @@ func embeddedModel(t *testing.T) (*model.Model, *registry.Entry) {
 	return m, entry
 }
 
+// embeddedPrompts returns the tokens of the first n prompts of the embedded model.
+func embeddedPrompts(t *testing.T, entry *registry.Entry, n int) [][]int32 {
+	t.Helper()
+	prompts, err := entry.Prompts()
+	require.NoError(t, err)
+	list := make([][]int32, n)
+	for i := range list {
+		list[i], err = entry.Tokenizer.EncodeStrict(prompts[i].Text, true)
+		require.NoError(t, err)
+	}
+	return list
+}
+
 // firstRight is the share of first drafts that were accepted in continuations of
 // some prompts.
 func firstRight(t *testing.T, m *model.Model, entry *registry.Entry, s draft.Strategy) float64 {
@@ -109,12 +123,8 @@ func firstRight(t *testing.T, m *model.Model, entry *registry.Entry, s draft.Str
 		}), engine.Listener{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
-	prompts, err := entry.Prompts()
-	require.NoError(t, err)
-	for _, p := range prompts[:8] {
-		ids, err := entry.Tokenizer.EncodeStrict(p.Text, true)
-		require.NoError(t, err)
-		_, err = e.Submit(engine.Request{ID: p.ID, Prompt: ids, MaxNew: 48, Drafter: name, K: 6, IgnoreStop: true})
+	for i, ids := range embeddedPrompts(t, entry, 8) {
+		_, err = e.Submit(engine.Request{ID: fmt.Sprint(i), Prompt: ids, MaxNew: 48, Drafter: name, K: 6, IgnoreStop: true})
 		require.NoError(t, err)
 	}
 	require.NoError(t, e.Run(nil))

@@ -72,16 +72,8 @@ func proposals(t *testing.T, m *model.Model, entry *registry.Entry, name string,
 		}), engine.Listener{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
-	prompts, err := entry.Prompts()
-	require.NoError(t, err)
-	for i, p := range prompts[:5] {
-		ids, err := entry.Tokenizer.EncodeStrict(p.Text, true)
-		require.NoError(t, err)
-		if i == 4 {
-			first, err := entry.Tokenizer.EncodeStrict(prompts[0].Text, true)
-			require.NoError(t, err)
-			ids = first
-		}
+	prompts := embeddedPrompts(t, entry, 4)
+	for i, ids := range append(prompts, prompts[0]) {
 		_, err = e.Submit(engine.Request{ID: fmt.Sprint(i), Prompt: ids, MaxNew: 90, Drafter: name, K: 3, IgnoreStop: true})
 		require.NoError(t, err)
 	}

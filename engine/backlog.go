@@ -74,7 +74,7 @@ func (d *drafterEntry) store(q kernels.Queue, out model.Output) {
 	}
 }
 
-// put notes that a row of the step, the it's only one, is put off.
+// put notes that the item's only row is put off.
 func (l *backlog) put(it *item) {
 	if l.count == 0 {
 		l.firstRow = it.rowOff
