@@ -79,6 +79,11 @@ func TestCountsSees(t *testing.T) {
 		{"kind", func(c *running) { c.decodes(t, partial).NextKind = engine.NextBonus }, []string{"next_kind fits accepted and k"}},
 		{"a hash less", func(c *running) { r := c.decodes(t, whole); r.Hashes = r.Hashes[:len(r.Hashes)-1] }, []string{"rows, hashes and gaps are the drafts + 1"}},
 		{"forced differs", func(c *running) { c.decodes(t, partial).ForcedAccepted++ }, []string{"real and forced outcome are equal unless simulated"}},
+		{"steps without numbers", func(c *running) {
+			for _, r := range c.records {
+				r.Step = 0
+			}
+		}, []string{"records of a request are numbered, of one strategy and rule"}},
 		{"a step number", func(c *running) { c.records[len(c.records)-1].SeqStep++ }, []string{"records of a request are numbered, of one strategy and rule"}},
 		{"another rule", func(c *running) { c.records[9].Rule = "coupled" }, []string{"records of a request are numbered, of one strategy and rule"}},
 		{"batch", func(c *running) { c.records[len(c.records)-1].Batch++ }, []string{"batch, rows and prefill tokens of a step are its records' sums"}},
@@ -196,6 +201,10 @@ func TestTokensSees(t *testing.T) {
 	require.Contains(t, report.Why, "gap")
 	require.Contains(t, report.Why, "the float64 oracle has")
 	require.Equal(t, last.Step, report.Findings[0].Step)
+
+	b = base.copied()
+	b.decodes(t, whole).Gaps[0]++
+	require.Equal(t, []string{"logits hash under teacher forcing"}, failing(t, b, "tokens"))
 
 	b = base.copied()
 	r = b.decodes(t, whole)

@@ -17,7 +17,7 @@ func (a *tokensAudit) tell(k *check, co *course, j int, row judged) error {
 	at, id, position := co.at[j], co.tokens[j], len(co.req.Prompt)+j
 	what := fmt.Sprintf("token %d, the target's choice is %d", id, row.choice)
 	if id == row.choice {
-		what = fmt.Sprintf("token %d agrees but its logits do not: hash %016x, teacher forcing has %016x", id, co.hashes[j], row.hash)
+		what = fmt.Sprintf("token %d agrees but its logits do not: hash %016x and gap %v, teacher forcing has %016x and %v", id, co.hashes[j], at.gap, row.hash, row.gap)
 	}
 	if a.told++; a.told <= toldInFull {
 		gap, err := a.between(co, j, row)

@@ -26,6 +26,7 @@ type thread struct {
 	stopped  bool // a stop token was emitted
 	next     int32
 	seqStep  int32
+	step     int64
 	sequence int64
 	pre      int32
 }
@@ -37,14 +38,14 @@ func (a *countsAudit) thread(t *thread, co *course, r *engine.Record) {
 	a.ending(t, co, r)
 	t.known += len(r.EmittedIDs)
 	t.out += len(r.EmittedIDs)
-	t.seen, t.seqStep, t.pre, t.sequence = true, r.SeqStep, r.Preemptions, r.Sequence
+	t.seen, t.seqStep, t.step, t.pre, t.sequence = true, r.SeqStep, r.Step, r.Preemptions, r.Sequence
 }
 
 // numbered checks what stays the same over a request's records.
 func (a *countsAudit) numbered(t *thread, co *course, r *engine.Record) {
 	ok := r.SeqStep == 0 && r.Preemptions >= 0
 	if t.seen {
-		ok = r.SeqStep == t.seqStep+1 && r.Sequence == t.sequence && r.Preemptions >= t.pre
+		ok = r.SeqStep == t.seqStep+1 && r.Step > t.step && r.Sequence == t.sequence && r.Preemptions >= t.pre
 	}
 	if co.req != nil {
 		ok = ok && r.Drafter == co.req.Drafter && r.Rule == co.req.Rule
@@ -52,9 +53,9 @@ func (a *countsAudit) numbered(t *thread, co *course, r *engine.Record) {
 	if k := a.b.check(checkSequence); !k.holds(ok) {
 		want := "none before"
 		if t.seen {
-			want = "after number " + itoa(int(t.seqStep))
+			want = "after number " + itoa(int(t.seqStep)) + " in step " + itoa(int(t.step))
 		}
-		k.blame(r, "record number %d (%s) of sequence %d, drafter %s, rule %s, %d preemptions", r.SeqStep, want, r.Sequence, r.Drafter, r.Rule, r.Preemptions)
+		k.blame(r, "record number %d (%s) in step %d of sequence %d, drafter %s, rule %s, %d preemptions", r.SeqStep, want, r.Step, r.Sequence, r.Drafter, r.Rule, r.Preemptions)
 	}
 }
 

@@ -218,7 +218,7 @@ func (a *tokensAudit) output(co *course, j int, row judged, known, promised bool
 			}
 		}
 	}
-	if k := a.b.check(checkForcedRow); at.hashed && !k.holds(co.hashes[j] == row.hash) && k.finding == nil {
+	if k := a.b.check(checkForcedRow); at.hashed && !k.holds(co.hashes[j] == row.hash && (at.gap == row.gap || row.nans > 0)) && k.finding == nil {
 		return a.tell(k, co, j, row)
 	}
 	return nil

@@ -55,11 +55,12 @@ type course struct {
 // place is where a token was chosen.
 type place struct {
 	step               int64
-	batch, rows, fresh int32 // sequences and rows of the step, prefill tokens in it
-	row                int32 // of the sequence's span
-	drafted            bool  // the token was an accepted draft
-	hashed             bool  // the record has the hash of the row behind it
-	alone              bool  // the step had no drafts
+	batch, rows, fresh int32   // sequences and rows of the step, prefill tokens in it
+	row                int32   // of the sequence's span
+	gap                float32 // between the two largest logits, as recorded
+	drafted            bool    // the token was an accepted draft
+	hashed             bool    // the record has the hash of the row behind it
+	alone              bool    // the step had no drafts
 }
 
 // run walks. seen is called for each record after the course took it in.
@@ -138,7 +139,7 @@ func (co *course) take(r *engine.Record) {
 		co.tokens = append(co.tokens, id)
 		co.hashes = append(co.hashes, rowHash(r, i))
 		co.at = append(co.at, place{
-			step: r.Step, batch: r.Batch, rows: r.BatchRows, fresh: r.PrefillTokens, row: int32(i),
+			gap: rowGap(r, i), step: r.Step, batch: r.Batch, rows: r.BatchRows, fresh: r.PrefillTokens, row: int32(i),
 			drafted: i < int(r.Accepted), hashed: i < len(r.Hashes) && i <= int(r.Accepted),
 			alone: r.KExecuted == 0 && len(r.ProposedIDs) == 0,
 		})
@@ -155,6 +156,14 @@ func rowHash(r *engine.Record, i int) uint64 {
 		return r.Hashes[i]
 	}
 	return 0
+}
+
+// rowGap is the gap of a record's row, or -1 where it has none.
+func rowGap(r *engine.Record, i int) float32 {
+	if i < len(r.Gaps) {
+		return r.Gaps[i]
+	}
+	return -1
 }
 
 // decided is token i of what a record decided: its accepted drafts and the next
