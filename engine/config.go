@@ -32,6 +32,9 @@ type Config struct {
 	// may hold. Default 16 with PrefixCache, if the model is recurrent or a drafter
 	// has caches of its own.
 	Snapshots int
+	// Policy names the order in which waiting requests are admitted, one of
+	// sched.Policies. Default: the first of them.
+	Policy string
 	// Vocab is the number of token ids that have a token; larger ids are
 	// never chosen. Default: the model's vocabulary.
 	Vocab int

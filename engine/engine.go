@@ -183,7 +183,7 @@ func (e *Engine) allocate() error {
 	e.core, err = sched.New(sched.Config{
 		Slots: cfg.MaxSequences, Pages: cfg.Pages, SlotPages: cfg.slotPages(), MaxBatchTokens: cfg.BatchTokens,
 		Chunk: cfg.Chunk, MaxSpans: cfg.MaxSequences, Lookahead: lookahead,
-		PrefixCache: cfg.PrefixCache, Recurrent: e.m.Recurrent() || lookahead > 0, Snapshots: cfg.Snapshots,
+		Policy: cfg.Policy, PrefixCache: cfg.PrefixCache, Recurrent: e.m.Recurrent() || lookahead > 0, Snapshots: cfg.Snapshots,
 	})
 	return err
 }
@@ -232,7 +232,11 @@ func (e *Engine) sequence(req Request) (*Sequence, error) {
 			return nil, fmt.Errorf("prompt token %d is id %d; the model's vocabulary is 0..%d", i, id, e.m.Config.VocabSize-1)
 		}
 	}
-	if err := req.Params.ValidateFor(e.cfg.Vocab); err != nil {
+	params := req.Params
+	if req.Grammar != nil {
+		params.Grammar = "" // which compiled
+	}
+	if err := params.ValidateFor(e.cfg.Vocab); err != nil {
 		return nil, err
 	}
 	rule := req.Rule
@@ -263,6 +267,13 @@ const maxGrammars = 64
 // constrain gives a sequence's sampler the compiled grammar of its request.
 func (e *Engine) constrain(seq *Sequence) error {
 	pattern := seq.req.Params.Grammar
+	if g := seq.req.Grammar; g != nil {
+		if g.Pattern() != pattern {
+			return fmt.Errorf("the compiled grammar is of pattern %q, the request's is %q", g.Pattern(), pattern)
+		}
+		seq.sampler.Constrain(g)
+		return nil
+	}
 	if pattern == "" {
 		return nil
 	}
@@ -331,6 +342,9 @@ func (e *Engine) end(seq *Sequence, why Finish, err error) {
 
 // CacheBytes returns the memory behind one page, one slot and one snapshot.
 func (e *Engine) CacheBytes() (page, slot, snapshot int64) { return e.caches.Bytes() }
+
+// Load returns how much of the engine is in use now.
+func (e *Engine) Load() sched.Load { return e.core.Load() }
 
 // Active returns the number of unfinished sequences.
 func (e *Engine) Active() int { return len(e.seqs) }

@@ -96,22 +96,44 @@ func (e *Engine) logitsRow(row int) []float32 {
 	return e.logits[row*v:][:e.cfg.Vocab]
 }
 
-// cut shortens newly decided tokens at the first stop token (which is emitted)
-// and at the length limits.
+// cut shortens newly decided tokens at the first stop token (which is emitted),
+// at the length limits, and where the request's Until ends them.
 func (s *Sequence) cut(ids []int32, maxTokens int) ([]int32, Finish) {
 	room := min(s.req.MaxNew-len(s.Output()), maxTokens-len(s.tokens))
+	finish := Finish("")
+	if len(ids) >= room {
+		ids, finish = ids[:room], FinishLength
+	}
 	for i, id := range ids {
-		if i+1 > room {
+		if !s.req.IgnoreStop && slices.Contains(s.req.Stop, id) {
+			ids, finish = ids[:i+1], FinishStop
 			break
 		}
-		if !s.req.IgnoreStop && slices.Contains(s.req.Stop, id) {
-			return ids[:i+1], FinishStop
+	}
+	if s.req.Until != nil {
+		if n, ended := s.req.Until.Push(ids); ended {
+			return ids[:n], FinishText
 		}
 	}
-	if len(ids) >= room {
-		return ids[:room], FinishLength
+	return ids, finish
+}
+
+// observe shows requests that ask for it the logits of what they emit.
+func (e *Engine) observe(logits kernels.Buf) error {
+	for i := range e.w.items {
+		it := &e.w.items[i]
+		if it.seq.req.Observe == nil {
+			continue
+		}
+		for j, id := range it.emit {
+			at := it.logit + it.row(j)
+			if err := e.readLogits(logits.Slice(at, at+1)); err != nil {
+				return err
+			}
+			it.seq.req.Observe(id, e.logitsRow(0))
+		}
 	}
-	return ids, ""
+	return nil
 }
 
 // commit records the commit of what was kept.

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"exacta.dev/exacta/engine/grammar"
 	"exacta.dev/exacta/engine/sample"
 )
 
@@ -11,8 +12,9 @@ type Finish string
 
 // Reasons of a sequence's end.
 const (
-	FinishStop   Finish = "stop"   // an end-of-text or stop token
-	FinishLength Finish = "length" // the token limit or the context's end
+	FinishStop   Finish = "stop"      // an end-of-text or stop token
+	FinishText   Finish = "stop_text" // what the request's Until looks for
+	FinishLength Finish = "length"    // the token limit or the context's end
 	FinishCancel Finish = "cancelled"
 	FinishError  Finish = "error"
 )
@@ -32,6 +34,28 @@ type Request struct {
 	// Stop lists token ids that end the text. IgnoreStop runs to MaxNew.
 	Stop       []int32
 	IgnoreStop bool
+	// Until ends the output by what it says; nil leaves it to Stop and
+	// MaxNew. It belongs to this request.
+	Until Until
+	// Grammar is Params.Grammar, compiled; nil leaves that to Submit, which
+	// then takes its time.
+	Grammar *grammar.Grammar
+	// Salt separates the prefix cache of this request from that of requests
+	// with another salt.
+	Salt string
+	// Observe, if not nil, is called for each token of the output, in order,
+	// before the step's record: with the raw FP32 logits [vocab] that it was
+	// chosen from, which are the engine's and to be read at once. A step that
+	// fails later may have told of tokens that never reach the client.
+	Observe func(id int32, logits []float32)
+}
+
+// Until ends an output at a text, say, that may lie across tokens.
+type Until interface {
+	// Push is told of the output's next tokens, each once. It returns how
+	// many of them still belong to the output, and whether it ends there; it
+	// is not called again then.
+	Push(ids []int32) (n int, ended bool)
 }
 
 // Sequence is a request in the engine. Its accessors may be used by drafters
@@ -92,12 +116,16 @@ func (s *Sequence) k() int {
 }
 
 // space separates the prefix caches of sequences whose pages differ in what
-// they hold: the layers of another device drafter.
+// they hold, the layers of another device drafter, or that have another salt.
 func (s *Sequence) space() string {
-	if s.drafter == nil || s.drafter.device == nil {
-		return ""
+	name := ""
+	if s.drafter != nil && s.drafter.device != nil {
+		name = s.drafter.name
 	}
-	return s.drafter.name
+	if s.req.Salt == "" {
+		return name
+	}
+	return name + "\x00" + s.req.Salt
 }
 
 // Sampler returns the sequence's sampler, which knows its committed history.

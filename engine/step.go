@@ -112,6 +112,9 @@ func (e *Engine) runStep() (bool, error) {
 	for i := range e.w.items {
 		e.judge(&e.w.items[i], out.Logits)
 	}
+	if err := e.observe(out.Logits); err != nil {
+		return false, err
+	}
 	verifyNs := e.cfg.Now() - verifyFrom
 	e.w.targetWork = e.worked()
 	if err := e.outcomes(batch, begin, verifyNs); err != nil {
