@@ -148,6 +148,8 @@ func (m *ggufModel) bytes(t testing.TB) []byte {
 			}
 		case []int32:
 			put(gguf.Array, gguf.Int32, uint64(len(v)), v)
+		case []float32:
+			put(gguf.Array, gguf.Float32, uint64(len(v)), v)
 		}
 	}
 	var data []byte
@@ -325,15 +327,27 @@ func TestGGUFRefuses(t *testing.T) {
 }
 
 func TestGGUFVocabularyRefuses(t *testing.T) {
+	pieces := func(key string, value any) func(v map[string]any) {
+		return func(v map[string]any) {
+			v["model"], v["scores"] = "llama", []float32{0, -1, -2}
+			v[key] = value
+		}
+	}
 	for want, change := range map[string]func(v map[string]any){
-		`tokenizer.ggml.model is "bert"`:                    func(v map[string]any) { v["model"] = "bert" },
-		`tokenizer.ggml.pre is "other"; known are deepseek`: func(v map[string]any) { v["pre"] = "other" },
-		`tokenizer.ggml.tokens is not a list of texts`:      func(v map[string]any) { v["tokens"] = "x" },
-		`tokenizer.ggml.merges is not a list of texts`:      func(v map[string]any) { delete(v, "merges") },
-		`token_type is not a list of 3 numbers`:             func(v map[string]any) { v["token_type"] = []int32{1} },
-		`tokenizer.ggml.tokens: 0 and 2 are both "a"`:       func(v map[string]any) { v["tokens"] = []string{"a", "b", "a"} },
-		`tokenizer.ggml.bos_token_id is 9; ids are 0 to 2`:  func(v map[string]any) { v["bos_token_id"], v["add_bos_token"] = uint32(9), true },
-		`tokenizer.ggml.add_eos_token is true`:              func(v map[string]any) { v["add_eos_token"] = true },
+		`tokenizer.ggml.model is "t5"; known are "gpt2", byte-level BPE, and "llama", SentencePiece's BPE`: pieces("model", "t5"),
+		`tokenizer.ggml.scores is not a list of 3 float32`:                                                 pieces("scores", []float32{1}),
+		`tokenizer.ggml.scores: that of token 1 is NaN`:                                                    pieces("scores", []float32{1, float32(math.NaN()), 2}),
+		`tokenizer.ggml.remove_extra_whitespaces is true; that is not supported`:                           pieces("remove_extra_whitespaces", true),
+		`tokenizer.ggml.precompiled_charsmap is there; normalisation by it is not supported`:               pieces("precompiled_charsmap", []int32{1}),
+		`tokenizer.ggml.tokens: 1 is not valid UTF-8`:                                                      pieces("tokens", []string{"a", "\xff", "b"}),
+		`tokenizer.ggml.model is "bert"`:                                                                   func(v map[string]any) { v["model"] = "bert" },
+		`tokenizer.ggml.pre is "other"; known are deepseek`:                                                func(v map[string]any) { v["pre"] = "other" },
+		`tokenizer.ggml.tokens is not a list of texts`:                                                     func(v map[string]any) { v["tokens"] = "x" },
+		`tokenizer.ggml.merges is not a list of texts`:                                                     func(v map[string]any) { delete(v, "merges") },
+		`token_type is not a list of 3 numbers`:                                                            func(v map[string]any) { v["token_type"] = []int32{1} },
+		`tokenizer.ggml.tokens: 0 and 2 are both "a"`:                                                      func(v map[string]any) { v["tokens"] = []string{"a", "b", "a"} },
+		`tokenizer.ggml.bos_token_id is 9; ids are 0 to 2`:                                                 func(v map[string]any) { v["bos_token_id"], v["add_bos_token"] = uint32(9), true },
+		`tokenizer.ggml.add_eos_token is true`:                                                             func(v map[string]any) { v["add_eos_token"] = true },
 	} {
 		m := smallGGUF("llama")
 		v := map[string]any{"model": "gpt2", "pre": "gpt-2", "tokens": []string{"a", "b", "ab"}, "token_type": []int32{1, 1, 1}, "merges": []string{"a b"}}
@@ -402,6 +416,9 @@ func FuzzGGUF(f *testing.F) {
 	m.values["tokenizer.ggml.model"], m.values["tokenizer.ggml.pre"] = "gpt2", "qwen2"
 	m.values["tokenizer.ggml.tokens"], m.values["tokenizer.ggml.merges"] = []string{"a", "b", "ab"}, []string{"a b"}
 	m.values["tokenizer.ggml.token_type"] = []int32{1, 3, 4}
+	f.Add(m.bytes(f))
+	m.values["tokenizer.ggml.model"], m.values["tokenizer.ggml.scores"] = "llama", []float32{-1, 0, 3}
+	m.values["tokenizer.ggml.add_space_prefix"], m.values["tokenizer.ggml.unknown_token_id"] = true, uint32(1)
 	f.Add(m.bytes(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "m.gguf")

@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"unicode/utf8"
 
 	"exacta.dev/exacta/engine/checkpoint/gguf"
 )
 
 // The kinds of tokens in tokenizer.ggml.token_type.
 const (
+	ggufNormal  = 1
+	ggufUnknown = 2
 	ggufControl = 3
 	ggufUser    = 4
 	ggufUnused  = 5
+	ggufByte    = 6
 )
 
 // The split patterns of tokenizer.ggml.pre, as the tokenizer.json of those models
@@ -70,9 +74,10 @@ var ggufPres = map[string]ggufPre{
 type ggufVocab struct {
 	tokens []string
 	kinds  []int64
-	merges []string
+	merges []string // of byte-level BPE
 	pre    ggufPre
-	bos    int64 // put before a text; -1: none
+	pieces *ggufPieces // of SentencePiece
+	bos    int64       // put before a text; -1: none
 }
 
 func readVocab(f *gguf.File) (v ggufVocab, err error) {
@@ -80,18 +85,25 @@ func readVocab(f *gguf.File) (v ggufVocab, err error) {
 	if !ok {
 		return v, &fs.PathError{Op: "read", Path: "tokenizer.ggml.model", Err: fs.ErrNotExist}
 	}
-	if model != "gpt2" {
-		return v, fmt.Errorf("tokenizer.ggml.model is %q; known is \"gpt2\", byte-level BPE", model)
-	}
-	pre, _ := f.Values["tokenizer.ggml.pre"].Text()
-	if v.pre, ok = ggufPres[pre]; !ok {
-		return v, fmt.Errorf("tokenizer.ggml.pre is %q; known are %s", pre, strings.Join(sortedKeys(ggufPres), ", "))
-	}
 	if v.tokens, ok = f.Values["tokenizer.ggml.tokens"].Texts(); !ok {
 		return v, fmt.Errorf("tokenizer.ggml.tokens is not a list of texts")
 	}
-	if v.merges, ok = f.Values["tokenizer.ggml.merges"].Texts(); !ok {
-		return v, fmt.Errorf("tokenizer.ggml.merges is not a list of texts")
+	switch model {
+	case "gpt2":
+		pre, _ := f.Values["tokenizer.ggml.pre"].Text()
+		if v.pre, ok = ggufPres[pre]; !ok {
+			return v, fmt.Errorf("tokenizer.ggml.pre is %q; known are %s", pre, strings.Join(sortedKeys(ggufPres), ", "))
+		}
+		if v.merges, ok = f.Values["tokenizer.ggml.merges"].Texts(); !ok {
+			return v, fmt.Errorf("tokenizer.ggml.merges is not a list of texts")
+		}
+	case "llama":
+		v.pre.addBOS = true
+		if v.pieces, err = readPieces(f, v.tokens); err != nil {
+			return v, err
+		}
+	default:
+		return v, fmt.Errorf("tokenizer.ggml.model is %q; known are \"gpt2\", byte-level BPE, and \"llama\", SentencePiece's BPE", model)
 	}
 	if v.kinds, ok = f.Values["tokenizer.ggml.token_type"].Integers(); !ok || len(v.kinds) != len(v.tokens) {
 		return v, fmt.Errorf("tokenizer.ggml.token_type is not a list of %d numbers, one for each token", len(v.tokens))
@@ -120,15 +132,18 @@ func ggufTokenizer(f *gguf.File) ([]byte, error) {
 	added := []component{}
 	for id, text := range v.tokens {
 		kind := v.kinds[id]
-		if kind == ggufUnused {
+		switch {
+		case kind == ggufUnused:
 			continue
+		case !utf8.ValidString(text):
+			return nil, fmt.Errorf("tokenizer.ggml.tokens: %d is not valid UTF-8", id)
 		}
 		if old, ok := vocab[text]; ok {
 			return nil, fmt.Errorf("tokenizer.ggml.tokens: %d and %d are both %q", old, id, text)
 		}
 		vocab[text] = id
-		if kind == ggufControl || kind == ggufUser {
-			added = append(added, component{"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": kind == ggufControl})
+		if kind == ggufControl || kind == ggufUser || kind == ggufUnknown && v.pieces != nil {
+			added = append(added, component{"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": kind != ggufUser})
 		}
 	}
 	out := component{
@@ -142,6 +157,9 @@ func ggufTokenizer(f *gguf.File) ([]byte, error) {
 	}
 	if v.pre.nfc {
 		out["normalizer"] = component{"type": "NFC"}
+	}
+	if v.pieces != nil {
+		v.pieces.describe(out, v)
 	}
 	if v.bos >= 0 {
 		bos := v.tokens[v.bos]

@@ -93,7 +93,7 @@ func (m *bpe) mergeShort(ids []int32) []int32 {
 	for len(pairs) > 0 {
 		best := 0
 		for i, p := range pairs {
-			if p < pairs[best] {
+			if p>>32 < pairs[best]>>32 {
 				best = i
 			}
 		}

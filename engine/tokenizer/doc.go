@@ -2,7 +2,10 @@
 // of a Hugging Face model says: BPE over bytes, with the pre-tokenizers of the
 // Llama 3, Qwen, SmolLM2, GPT-2, GLM and DeepSeek families, and BPE over code
 // points with byte fallback, as converted SentencePiece models have it (Llama 2,
-// Gemma).
+// Gemma). SentencePiece vocabularies of GGUF files, whose merges follow from
+// scores, are read as a tokenizer.json with a model of the type SentencePiece,
+// which the reference does not have: like BPE, with a list of scores by id (null
+// for what no merge makes) in place of the merges.
 //
 // # The steps of encoding
 //
@@ -29,7 +32,7 @@
 //
 // tokenizer.json has many options, and one that is ignored gives plausible,
 // wrong ids. [Load] therefore refuses by name whatever it does not implement:
-// other models than BPE (no family that can be run here has one), other
+// other models than these (no family that can be run here has one), other
 // normalisers, unknown patterns, dropout, and so on. Truncation and padding are
 // no part of what a text's ids are; [Tokenizer.Ignored] names them.
 //
@@ -48,7 +51,8 @@
 //
 // # The reference
 //
-// Ids are those of the Rust library (github.com/huggingface/tokenizers);
+// Ids are those of the Rust library (github.com/huggingface/tokenizers), those
+// of scores the ones of the C++ library (github.com/google/sentencepiece);
 // testdata holds what it gave, with its version, and the script that asked it.
 // The reference mixes versions of Unicode (16 in patterns, 17 in Digits, 9 in
 // NFC); the tables of this package were read off it for every code point, so

@@ -35,6 +35,7 @@ type modelFile struct {
 	IgnoreMerges bool            `json:"ignore_merges"`
 	Vocab        vocabulary      `json:"vocab"`
 	Merges       json.RawMessage `json:"merges"`
+	Scores       []*float32      `json:"scores"` // of a SentencePiece model, by id; null: no merge makes it
 }
 
 // vocabulary is the ids of tokens. It is read token by token, so that a file of
@@ -134,15 +135,19 @@ func parseModel(raw json.RawMessage) (*modelFile, error) {
 	var m modelFile
 	if err := strict(raw, &m); err != nil {
 		// Other models have other keys: their type says more than the key.
-		if kind, typeErr := typeOf(raw); typeErr != nil || kind == "BPE" {
+		if kind, typeErr := typeOf(raw); typeErr != nil || kind == "BPE" || kind == sentencePiece {
 			return nil, err
 		} else {
 			m.Type = kind
 		}
 	}
 	switch {
-	case m.Type != "BPE":
-		return nil, fmt.Errorf("type is %q; known is \"BPE\", which all model families that can be run here use", m.Type)
+	case m.Type == sentencePiece && (!absent(m.Merges) || m.IgnoreMerges):
+		return nil, fmt.Errorf("a model of type %s has scores, and no merges", sentencePiece)
+	case m.Type == "BPE" && m.Scores != nil:
+		return nil, errors.New("a model of type BPE has merges, and no scores")
+	case m.Type != "BPE" && m.Type != sentencePiece:
+		return nil, fmt.Errorf("type is %q; known are \"BPE\" and exacta's \"SentencePiece\"; all model families that can be run here use them", m.Type)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return nil, fmt.Errorf("dropout is %g; only null is supported", *m.Dropout)
 	case m.Prefix != nil && *m.Prefix != "":

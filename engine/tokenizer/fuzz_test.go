@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -22,6 +23,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(encodeJSON(f, m))
 	f.Add([]byte(`{"model":{"type":"BPE","vocab":{"a":0,"aa":1,"aaaa":2},"merges":[["a","a"],["aa","aa"]]},"decoder":{"type":"ByteLevel"},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false}}`))
 	f.Add([]byte(`{"added_tokens":[],"model":{}}`))
+	f.Add([]byte(`{"model":{"type":"SentencePiece","vocab":{"u":0,"ab":1,"b":2,"abab":3},"unk_token":"u","fuse_unk":true,"scores":[null,-1,0,-1.5]},"decoder":{"type":"Fuse"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		tok, err := Load(text)
 		if err != nil {
@@ -50,7 +52,7 @@ func FuzzRoundTrip(f *testing.F) {
 		f.Add(s)
 	}
 	toks := map[string]*Tokenizer{}
-	for _, name := range designs {
+	for _, name := range slices.Concat(designs, pieceDesigns) {
 		text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
 		require.NoError(f, err)
 		toks[name], err = Load(text)

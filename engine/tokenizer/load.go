@@ -64,7 +64,11 @@ func load(text []byte) (*Tokenizer, error) {
 	if err := t.addVocab(m); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if err := t.addMerges(m); err != nil {
+	if m.Type == sentencePiece {
+		if err := t.addScored(m); err != nil {
+			return nil, fmt.Errorf("model: scores: %w", err)
+		}
+	} else if err := t.addMerges(m); err != nil {
 		return nil, fmt.Errorf("model: merges: %w", err)
 	}
 	if err := t.addAdded(f.AddedTokens); err != nil {

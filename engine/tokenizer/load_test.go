@@ -84,7 +84,7 @@ func TestLoadRefuses(t *testing.T) {
 		"version":     {set("version", "2.0"), `version is "2.0"; known is "1.0"`},
 
 		"no model":       {set("model", nil), "model is missing"},
-		"unigram":        {set("model", obj{"type": "Unigram", "vocab": []any{}}), `model: type is "Unigram"; known is "BPE", which all model families that can be run here use`},
+		"unigram":        {set("model", obj{"type": "Unigram", "vocab": []any{}}), `model: type is "Unigram"; known are "BPE" and exacta's "SentencePiece"; all model families that can be run here use them`},
 		"dropout":        {model("dropout", 0.1), "model: dropout is 0.1; only null is supported"},
 		"prefix":         {model("continuing_subword_prefix", "##"), `model: continuing_subword_prefix is "##"; only null is supported`},
 		"suffix":         {model("end_of_word_suffix", "</w>"), `model: end_of_word_suffix is "</w>"; only null is supported`},

@@ -81,13 +81,8 @@ func newRuneSymbols(m *modelFile, ids map[string]int32) (*runeSymbols, error) {
 		s.ascii[i] = -1
 	}
 	for spelling, id := range ids {
-		r, w := utf8.DecodeRuneInString(spelling)
-		switch {
-		case w != len(spelling) || w == 0:
-		case r < 128:
-			s.ascii[r] = id
-		default:
-			s.runes[r] = id
+		if r, w := utf8.DecodeRuneInString(spelling); w > 0 && w == len(spelling) {
+			s.put(r, id)
 		}
 	}
 	for b := range s.bytes {
@@ -105,6 +100,15 @@ func newRuneSymbols(m *modelFile, ids map[string]int32) (*runeSymbols, error) {
 		return nil, fmt.Errorf("unk_token %q is not in vocab", *m.UnkToken)
 	}
 	return s, nil
+}
+
+// put enters the symbol of a rune.
+func (s *runeSymbols) put(r rune, id int32) {
+	if r < 128 {
+		s.ascii[r] = id
+	} else {
+		s.runes[r] = id
+	}
 }
 
 // of gives the symbol of the rune at s[i:], -1 for none, and its width.

@@ -22,6 +22,7 @@ type Tokenizer struct {
 	stages      []stage
 	model       bpe
 	symbols     symbols
+	hidden      []rune           // by id above firstHidden
 	whole       map[string]int32 // words that are one token whatever their merges; nil for none
 	decoding    *decoding
 	prefix      []int32 // of the template
@@ -140,7 +141,11 @@ func (e *encoder) word(s string) {
 // merge runs the merges over a word; the result is valid until the next call.
 func (e *encoder) merge(s string) []int32 {
 	e.ids = e.t.symbols.append(e.ids[:0], s)
-	return e.t.model.merge(e.ids, &e.long)
+	ids := e.t.model.merge(e.ids, &e.long)
+	if e.t.hidden != nil {
+		ids = e.t.unhide(ids)
+	}
+	return ids
 }
 
 // Decode returns the text of ids. In byte-level vocabularies each maximal
