@@ -41,7 +41,7 @@ func (c *MTP) Provision(env Env) (engine.Drafter, error) {
 		return nil, fmt.Errorf("draft mtp: %w", err)
 	}
 	return newChain("mtp", head.Tokens(), chained{
-		m: env.Model, layer: head.Layer(),
+		m: env.Model, layer: head.Layer(), taps: head.Taps(),
 		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
 	}, env, c.Sample), nil
 }

@@ -51,7 +51,7 @@ func (c *MTPTree) Provision(env Env) (engine.Drafter, error) {
 		return nil, fmt.Errorf("draft mtp-tree: %w", err)
 	}
 	return newTree("mtp-tree", head.Tokens(), chained{
-		m: env.Model, layer: head.Layer(),
+		m: env.Model, layer: head.Layer(), taps: head.Taps(),
 		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
 	}, env, treeShape{c.Width, c.Depth}, c.Sample), nil
 }

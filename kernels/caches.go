@@ -17,6 +17,11 @@ type LayerSpec struct {
 	KVHeads, HeadDim, ValueDim int
 	// IndexDim is the width of the keys by which Select chooses; 0: none.
 	IndexDim int
+	// Of any kind: Tokens says that the layer keeps the token of each position
+	// (Queue.Grams), RowDim is the width of the BF16 row that it keeps of each
+	// (Queue.Blend); 0: none.
+	Tokens bool
+	RowDim int
 	// Delta: KHeads key heads of KDim, VHeads value heads of VDim, Conv taps.
 	KHeads, VHeads, KDim, VDim, Conv int
 }
@@ -58,7 +63,7 @@ type Layer struct {
 // Caches is the memory of the sequences of an engine. A slot owns its page
 // table row, its committed length, per Delta layer two states with a selector,
 // the records of its open window and the last inputs of the convolution. All
-// of it is changed only by operations of a Queue (Attend, Delta, Commit, Reset,
+// of it is changed only by operations of a Queue (Attend, Delta, Grams, Commit, Reset,
 // SetPages, Save, Restore), in their order.
 type Caches interface {
 	// ID returns the number that Layer.Caches carries.

@@ -37,6 +37,39 @@ func (s IndexSpec) Check(l LayerSpec) error {
 	return nil
 }
 
+// BlockSpec describes the choice of keys by blocks (Qwen4's sparse attention). The
+// projection buffer holds per row
+//
+//	q [Heads, Dim] | k [Dim]
+//
+// The operation appends k as it is to the layer's index cache. Ratio consecutive keys
+// from FirstKey on are a block, whose key is their mean, normed by KNorm and rotated by
+// the block's first position as Attend rotates; queries are normed by QNorm and
+// rotated by their own. A row sees the blocks that end at or before its position, and
+// scores them along its own path:
+//
+//	score(block) = sum over h of relu(q_h . key)
+//
+// in FP32, heads in ascending order. Chosen are the keys of the TopK blocks of the
+// largest score, of equal ones the lower, a NaN as minus infinity, and the keys behind
+// the last whole block.
+type BlockSpec struct {
+	Heads, Dim   int
+	QNorm, KNorm Norm
+	Rope         Weight // as in AttnSpec
+	Rotary       int
+	Ratio, TopK  int
+	FirstKey     int
+}
+
+// Check validates the geometry against that of a layer's cache.
+func (s BlockSpec) Check(l LayerSpec) error {
+	if s.Ratio <= 0 {
+		return fmt.Errorf("blocks of %d keys; it must be positive", s.Ratio)
+	}
+	return IndexSpec{Heads: s.Heads, Dim: s.Dim, Rotary: s.Rotary, TopK: s.TopK, FirstKey: s.FirstKey}.Check(l)
+}
+
 // MaskWords is the number of I32 columns of a mask over positions: bit p%32 of word
 // p/32 says that position p is chosen.
 func MaskWords(positions int) int { return (positions + 31) / 32 }

@@ -14,7 +14,8 @@ const (
 )
 
 // Norm is a root-mean-square norm over each row (or over each group of Group
-// columns, when Group > 0, with one weight of Group elements for all groups):
+// columns, when Group > 0, with one weight of Group elements for all groups or, in
+// Queue.Norm alone, one of as many elements as the row):
 //
 //	n = x / sqrt(mean(x^2) + Eps)
 //	y = n * w         plain (Llama, Qwen3)
@@ -197,6 +198,36 @@ type Queue interface {
 	// (BF16 [R, n*K]) by the i-th of the n matrices [N, K] of w, of use
 	// Diagonal, into block i of the columns of dst (BF16 or F32 [R, n*N]).
 	Blocks(dst Buf, w Weight, x Buf)
+	// Lookup gathers rows of a Rows weight, n side by side: columns j*K.. of
+	// dst[i] are table[ids[i][j]]. dst BF16 [R, n*K], ids I32 [R, n].
+	Lookup(dst Buf, table Weight, ids Buf)
+	// Grams writes the hashes of the n-grams that end in each row, as s says:
+	// dst I32 [Rows, Columns].
+	Grams(dst Buf, c Layer, b *Batch, s *GramSpec)
+
+	// Activate applies a function to each element: x F32, dst BF16 or F32, of
+	// one shape.
+	Activate(dst, x Buf, a Activation)
+	// Collapse brings the residual streams of a row together: dst = scale * sum
+	// over h of weights_h * x_h, in FP32 from h = 0 upwards, every product
+	// rounded, with one rounding at the end. x BF16 [R, n*H], stream after
+	// stream; dst BF16 [R, H]; weights F32 [R, n] (one a stream) or [R, n*H]
+	// (one an element), or none for 1.
+	Collapse(dst, x, weights Buf, scale float32)
+	// Spread gives the output of a sub-layer to the streams: x_k = sum over j of
+	// mix[j*n+k] * x_j + inject_k * y, added in that order in FP32, with one
+	// rounding at the end; with no mix x_k itself is the sum. x BF16 [R, n*H]
+	// is read and written, y BF16 [R, H], inject F32 [R, n], mix F32 [R, n*n].
+	Spread(x, y, inject, mix Buf)
+	// Gate says how much of what k finds each stream takes: dst_h =
+	// sigmoid(sign(d) * sqrt(max(|d|, 1e-6))) of d = q_h . k_h / sqrt(H). q and k
+	// BF16 [R, n*H], dst BF16 or F32 [R, n].
+	Gate(dst, q, k Buf)
+	// Blend adds gated values and their convolution over positions to the
+	// streams, as s says: x BF16 [Rows, n*H], src BF16 [Rows, H+n], the value and
+	// then the gates, which the layer's cache keeps.
+	Blend(x, src Buf, c Layer, b *Batch, s *BlendSpec)
+
 	// Attend runs an attention layer: proj BF16 [Rows, ...] as AttnSpec
 	// says, dst BF16 [Rows, QHeads*ValueDim].
 	Attend(dst, proj Buf, c Layer, b *Batch, s *AttnSpec)
@@ -205,6 +236,9 @@ type Queue interface {
 	// a row's positions. proj BF16 [Rows, (Heads+1)*Dim] as IndexSpec says,
 	// weights F32 [Rows, Heads].
 	Select(dst, proj, weights Buf, c Layer, b *Batch, s *IndexSpec)
+	// SelectBlocks chooses the keys that each row will attend to by blocks, as
+	// s says: dst as in Select, proj BF16 [Rows, (Heads+1)*Dim].
+	SelectBlocks(dst, proj Buf, c Layer, b *Batch, s *BlockSpec)
 	// Delta runs a Gated DeltaNet layer: proj BF16 [Rows, ...] as DeltaSpec
 	// says, dst BF16 [Rows, VHeads*VDim].
 	Delta(dst, proj Buf, c Layer, b *Batch, s *DeltaSpec)

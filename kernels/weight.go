@@ -75,6 +75,10 @@ const (
 	// Diagonal is the blocks of a block-diagonal matrix, one a part, all of one
 	// shape [N, K], stored as a Matrix is: see Queue.Blocks.
 	Diagonal
+	// Rows is a table [rows, cols] of which Queue.Lookup gathers rows, so large
+	// that a backend on the host leaves it in the file where that is mapped
+	// (Viewer) and reads the rows that are asked for.
+	Rows
 )
 
 // Source is one tensor of a file: Rows x Cols elements of DType, row-major,
@@ -166,7 +170,7 @@ func (t Tensor) Check() error {
 			return err
 		}
 	}
-	if t.Use < Matrix || t.Use > Diagonal {
+	if t.Use < Matrix || t.Use > Rows {
 		return fmt.Errorf("load %s: unknown use %d", t.Name, t.Use)
 	}
 	if t.Use == Bank || t.Use == Diagonal {

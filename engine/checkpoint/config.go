@@ -21,6 +21,7 @@ const (
 	DeepseekV3  Family = "deepseek_v3"  // latent attention and a mixture of experts
 	DeepseekV32 Family = "deepseek_v32" // DeepseekV3 with an index that chooses keys
 	GLMMoEDSA   Family = "glm_moe_dsa"  // GLM-5: likewise, with indexes that layers share
+	Qwen4Exp    Family = "qwen4_exp"    // Qwen3_5MoE with residual streams, an index of blocks and n-gram embeddings
 )
 
 // LayerKind is the kind of mixer of a decoder layer.
@@ -66,6 +67,8 @@ type Config struct {
 	MLA              MLA         // latent attention; zero where a family has none
 	Index            Index       // sparse attention; zero where a family has none
 	QKNorm           bool        // norms of each head of q and k, where a family has a choice
+	Streams          Streams     // residual streams; zero where a family has one
+	Grams            Grams       // n-gram embeddings; zero where a family has none
 	MTPLayers        int         // multi-token-prediction layers
 	MoE              MoE         // zero where a family has none
 	Sparse           []bool      // by layer, whether it is one; nil where a family has none

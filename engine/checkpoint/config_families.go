@@ -69,6 +69,14 @@ func parseQwen35MoE(f *fields, c *Config) {
 
 // parseQwen35 reads the fields of the Qwen3.5 hybrid, text part.
 func parseQwen35(f *fields, c *Config) {
+	c.parseHybrid(f)
+	c.layerTypes(f, FullAttention, LinearAttention)
+	c.parseGDN(f)
+	c.parseRope(f, ropeDefaults{partial: 0.25, mrope: true})
+}
+
+// parseHybrid reads full attention and which layers have it.
+func (c *Config) parseHybrid(f *fields) {
 	c.kvHeads(f, f.integer("num_key_value_heads", 1, maxHeads))
 	c.HeadDim = f.integer("head_dim", 1, maxHeadDim)
 	c.AttnOutputGate = f.boolean("attn_output_gate", true)
@@ -85,8 +93,10 @@ func parseQwen35(f *fields, c *Config) {
 			c.LayerTypes[i] = FullAttention
 		}
 	}
-	c.layerTypes(f, FullAttention, LinearAttention)
+}
 
+// parseGDN reads the Gated DeltaNet layers.
+func (c *Config) parseGDN(f *fields) {
 	gdn := GDN{
 		NumKHeads:  f.integer("linear_num_key_heads", 1, maxHeads),
 		NumVHeads:  f.integer("linear_num_value_heads", 1, maxHeads),
@@ -101,7 +111,6 @@ func parseQwen35(f *fields, c *Config) {
 	if c.Has(LinearAttention) {
 		c.GDN = gdn
 	}
-	c.parseRope(f, ropeDefaults{partial: 0.25, mrope: true})
 }
 
 // outputGate reads the activation of the gate behind the GDN norm:

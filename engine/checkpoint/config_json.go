@@ -37,7 +37,8 @@ func (c Config) JSON() ([]byte, error) {
 	if c.Family == GLM4MoE {
 		out["attention_bias"], out["use_qk_norm"], out["num_nextn_predict_layers"] = c.QKVBias, c.QKNorm, c.MTPLayers
 	}
-	if c.Family == Qwen3_5 || c.Family == Qwen3_5MoE || c.Family == Qwen3Next {
+	c.qwen4JSON(out)
+	if c.Family == Qwen3_5 || c.Family == Qwen3_5MoE || c.Family == Qwen3Next || c.Family == Qwen4Exp {
 		g := c.GDN
 		if g == (GDN{}) {
 			g = GDN{1, 1, 1, 1, 1, SiLU} // required keys, without a layer to use them

@@ -49,6 +49,7 @@ type Index struct {
 	Dim   int    // width of its keys
 	TopK  int    // keys that a token attends to
 	Own   []bool // by layer, whether it chooses itself; the others take the choice of the one before
+	Ratio int    // keys of a block where blocks are chosen (Qwen4Exp); 0: keys are
 }
 
 // parseIndex reads the index of latent attention.

@@ -52,7 +52,11 @@ var modelTypes = map[string]modelType{
 	"deepseek_v3":  {DeepseekV3, []string{"DeepseekV3ForCausalLM"}, parseDeepseekV3, noAuxMoE},
 	"deepseek_v32": {DeepseekV32, []string{"DeepseekV32ForCausalLM"}, parseDeepseekV32, noAuxMoE},
 	"glm_moe_dsa":  {GLMMoEDSA, []string{"GlmMoeDsaForCausalLM"}, parseGLMMoEDSA, noAuxMoE},
-	"glm4_moe":     {GLM4MoE, []string{"Glm4MoeForCausalLM"}, parseGLM4MoE, append(slices.Clone(noAuxMoE), "attention_bias")},
+	"qwen4_exp": {Qwen4Exp, []string{
+		"Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"}, parseQwen4Exp, sharedMoE},
+	"qwen4_exp_text": {Qwen4Exp, []string{
+		"Qwen4ExpForCausalLM", "Qwen4ExpForConditionalGeneration"}, parseQwen4Exp, sharedMoE},
+	"glm4_moe": {GLM4MoE, []string{"Glm4MoeForCausalLM"}, parseGLM4MoE, append(slices.Clone(noAuxMoE), "attention_bias")},
 }
 
 // ModelTypes returns the values of model_type that ParseConfig accepts, sorted.

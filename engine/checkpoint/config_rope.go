@@ -17,6 +17,7 @@ type ropeDefaults struct {
 	partial float64
 	mrope   bool // the three position rows of a multimodal model are accepted
 	yarn    bool // so is this scaling
+	any     bool // partial is 1, and a file may say another share
 }
 
 // parseRope reads the rotary embedding from rope_parameters (newer files), or
@@ -34,7 +35,7 @@ func (c *Config) parseRope(f *fields, def ropeDefaults) {
 	if v, ok := scaling.optNumber("partial_rotary_factor", 0, 1); ok {
 		c.Rope.PartialFactor = v
 	}
-	if def.partial == 1 && c.Rope.PartialFactor != 1 {
+	if def.partial == 1 && !def.any && c.Rope.PartialFactor != 1 {
 		scaling.fail("partial_rotary_factor", strconv.FormatFloat(c.Rope.PartialFactor, 'g', -1, 64), "models of this type rotate whole heads")
 	}
 	dim := float64(c.HeadDim) * c.Rope.PartialFactor

@@ -16,44 +16,72 @@ type traits struct {
 	// indexPairs says that the rotary pairs of an index are interleaved.
 	indexPairs bool
 	mtp        func(c checkpoint.Config) mtpNames
+	// bare says that sub-layers have no norms before them.
+	bare bool
+	// sites loads what stands between residual streams and the two sub-layers of
+	// a block, and mixer what makes the hidden state of the head of them; nil:
+	// plain residuals.
+	sites func(l *loader, prefix string) (mix, feed site)
+	mixer func(l *loader, prefix string) site
+	// memory loads the n-gram memory of a layer; nil: the family has none.
+	memory func(l *loader, prefix string, nth int) *engram
 }
 
 // block is one decoder layer:
 //
 //	x = x + mixer(norm(x));  x = x + feed(norm(x))
+//
+// or, with sites, mixer and feed between the streams of a row instead of the sums.
 type block struct {
-	mixNorm, mlpNorm kernels.Norm
-	in, out          kernels.Weight // stacked input projections, output projection
-	inBias           kernels.Weight // none without
-	feed             feed
-	mla              *mla              // with attn: what is around it, in the place of in
-	attn             *kernels.AttnSpec // exactly one of attn and delta
-	delta            *kernels.DeltaSpec
-	cache            kernels.LayerSpec
-	projCols, mixed  int // widths of the mixer's input and output
+	mixSite, feedSite site    // nil: plain residuals
+	memory            *engram // of n-grams, before the mixer; nil: none
+	mixNorm, mlpNorm  kernels.Norm
+	in, out           kernels.Weight // stacked input projections, output projection
+	inBias            kernels.Weight // none without
+	feed              feed
+	mla               *mla              // with attn: what is around it, in the place of in
+	attn              *kernels.AttnSpec // exactly one of attn and delta
+	choice            *blockIndex       // with attn: chooses its keys; nil: they are all, or mla chooses
+	delta             *kernels.DeltaSpec
+	cache             kernels.LayerSpec
+	projCols, mixed   int // widths of the mixer's input and output
 }
 
 // params returns the parameters that one row reads.
 func (b *block) params(hidden int) int64 {
-	if b.mla != nil {
-		return b.mla.params(int64(hidden)) + b.feed.params(hidden)
+	n := b.feed.params(hidden)
+	if b.mixSite != nil {
+		n += b.mixSite.params() + b.feedSite.params()
 	}
-	return int64(b.projCols)*int64(hidden) + int64(b.mixed)*int64(hidden) + b.feed.params(hidden)
+	if b.memory != nil {
+		n += b.memory.params()
+	}
+	if b.choice != nil {
+		n += b.choice.params(hidden)
+	}
+	if b.mla != nil {
+		return n + b.mla.params(int64(hidden))
+	}
+	return n + int64(b.projCols)*int64(hidden) + int64(b.mixed)*int64(hidden)
 }
 
 // loadBlock loads the decoder layer whose tensors start with prefix: sparse, if its
 // feed-forward part is a mixture, own, if an index of its own chooses its keys.
 func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse, own bool, t traits, rope kernels.Weight) *block {
 	c := l.src.Config()
-	b := &block{
-		mixNorm: l.norm(prefix+"input_layernorm.weight", c.HiddenSize, t),
-		mlpNorm: l.norm(prefix+"post_attention_layernorm.weight", c.HiddenSize, t),
+	b := &block{}
+	if t.sites != nil {
+		b.mixSite, b.feedSite = t.sites(l, prefix)
+	}
+	if !t.bare {
+		b.mixNorm = l.norm(prefix+"input_layernorm.weight", c.HiddenSize, t)
+		b.mlpNorm = l.norm(prefix+"post_attention_layernorm.weight", c.HiddenSize, t)
 	}
 	switch {
 	case kind == checkpoint.FullAttention && c.MLA.KVRank > 0:
 		l.loadMLA(b, prefix+"self_attn.", t, own, rope)
 	case kind == checkpoint.FullAttention:
-		l.loadAttention(b, prefix+"self_attn.", t, rope)
+		l.loadAttention(b, prefix+"self_attn.", t, own, rope)
 	case kind == checkpoint.LinearAttention:
 		l.loadDelta(b, prefix+"linear_attn.", t)
 	default:
@@ -69,7 +97,7 @@ func (l *loader) norm(name string, n int, t traits) kernels.Norm {
 	return kernels.Norm{W: l.vector(name, n), Eps: float32(l.src.Config().RMSEps), Centered: t.centered}
 }
 
-func (l *loader) loadAttention(b *block, prefix string, t traits, rope kernels.Weight) {
+func (l *loader) loadAttention(b *block, prefix string, t traits, own bool, rope kernels.Weight) {
 	c := l.src.Config()
 	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	qRows := q
@@ -92,6 +120,10 @@ func (l *loader) loadAttention(b *block, prefix string, t traits, rope kernels.W
 		b.attn.KNorm = l.norm(prefix+"k_norm.weight", c.HeadDim, t)
 	}
 	b.cache = kernels.LayerSpec{Kind: kernels.Attention, KVHeads: c.NumKVHeads, HeadDim: c.HeadDim}
+	if own && c.Index.Ratio > 0 {
+		b.choice = l.loadBlockIndex(prefix+"indexer.", t, rope)
+		b.cache.IndexDim = c.Index.Dim
+	}
 	b.projCols, b.mixed = qRows+2*kv, q
 }
 
@@ -126,6 +158,9 @@ type scratch struct {
 	x, proj, mixed, mlp kernels.Buf
 	feed                feedScratch
 	mla                 mlaScratch
+	streams             streamScratch
+	grams               gramScratch
+	choice              choiceScratch
 	bufs                buffers
 }
 
@@ -143,6 +178,9 @@ func newScratch(be kernels.Backend, rows, positions, hidden int, blocks []*block
 	}
 	s.feed.reserve(&s.bufs, rows, hidden, blocks)
 	s.mla.reserve(&s.bufs, rows, positions, blocks)
+	s.streams.reserve(&s.bufs, rows, hidden, blocks)
+	s.grams.reserve(&s.bufs, rows, blocks)
+	s.choice.reserve(&s.bufs, rows, positions, blocks)
 	if s.bufs.err != nil {
 		s.bufs.free()
 	}
@@ -151,22 +189,45 @@ func newScratch(be kernels.Backend, rows, positions, hidden int, blocks []*block
 
 func (s *scratch) free() { s.bufs.free() }
 
-// forward records the block over the rows of b; s.x is read and updated.
+// forward records the block over the rows of b; s.x, or the streams of s, are read and
+// updated.
 func (bl *block) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s *scratch) {
+	x := s.x.Top(b.Rows)
+	if bl.mixSite == nil {
+		bl.mix(q, b, c, s, x, x)
+		bl.feed.forward(q, bl.mlpNorm, s, x, x)
+		return
+	}
+	streams, y := s.streams.x.Top(b.Rows), s.streams.y.Top(b.Rows)
+	if bl.memory != nil {
+		bl.memory.forward(q, b, c, s)
+	}
+	bl.mixSite.collapse(q, x, streams, &s.streams)
+	bl.mix(q, b, c, s, y, kernels.Buf{})
+	bl.mixSite.spread(q, streams, y, &s.streams)
+	bl.feedSite.collapse(q, x, streams, &s.streams)
+	bl.feed.forward(q, bl.mlpNorm, s, y, kernels.Buf{})
+	bl.feedSite.spread(q, streams, y, &s.streams)
+}
+
+// mix records the mixer over the rows of b, from s.x to out, with a residual or none.
+func (bl *block) mix(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s *scratch, out, residual kernels.Buf) {
 	x := s.x.Top(b.Rows)
 	proj := s.proj.Top(b.Rows).Columns(0, bl.projCols)
 	mixed := s.mixed.Top(b.Rows).Columns(0, bl.mixed)
+	last := kernels.Linear{Residual: residual}
 	if bl.mla != nil {
-		q.MatMul(x, bl.out, bl.mla.forward(q, b, c, bl, s), kernels.Linear{Residual: x})
-		bl.feed.forward(q, b.Rows, bl.mlpNorm, s)
+		q.MatMul(out, bl.out, bl.mla.forward(q, b, c, bl, s), last)
 		return
 	}
 	q.MatMul(proj, bl.in, x, kernels.Linear{In: bl.mixNorm, Bias: bl.inBias})
-	if bl.attn != nil {
+	switch {
+	case bl.choice != nil:
+		q.Attend(mixed, proj, c, b, bl.choice.forward(q, b, c, x, bl.attn, &s.choice))
+	case bl.attn != nil:
 		q.Attend(mixed, proj, c, b, bl.attn)
-	} else {
+	default:
 		q.Delta(mixed, proj, c, b, bl.delta)
 	}
-	q.MatMul(x, bl.out, mixed, kernels.Linear{Residual: x})
-	bl.feed.forward(q, b.Rows, bl.mlpNorm, s)
+	q.MatMul(out, bl.out, mixed, last)
 }

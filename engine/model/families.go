@@ -19,6 +19,7 @@ var families = map[checkpoint.Family]traits{
 	checkpoint.DeepseekV3:  deepseekV3Traits,
 	checkpoint.DeepseekV32: deepseekV32Traits,
 	checkpoint.GLMMoEDSA:   glmMoEDSATraits,
+	checkpoint.Qwen4Exp:    qwen4ExpTraits,
 }
 
 func traitsOf(c checkpoint.Config) (traits, error) {

@@ -132,8 +132,10 @@ func (s *feedScratch) reserve(b *buffers, rows, hidden int, blocks []*block) {
 	s.weights, s.ids, s.zeros = b.alloc(kernels.F32, rows, k), b.alloc(kernels.I32, rows, k), b.alloc(kernels.I32, rows, 1)
 }
 
-// forward records the feed-forward part over n rows; x is read and updated.
-func (f *feed) forward(q kernels.Queue, n int, norm kernels.Norm, s *scratch) {
+// forward records the feed-forward part over the rows of out, from s.x to out, with a
+// residual, which may be out, or none.
+func (f *feed) forward(q kernels.Queue, norm kernels.Norm, s *scratch, out, residual kernels.Buf) {
+	n := int(out.Rows)
 	x := s.x.Top(n)
 	var mlp kernels.Buf
 	if f.width > 0 {
@@ -142,27 +144,30 @@ func (f *feed) forward(q kernels.Queue, n int, norm kernels.Norm, s *scratch) {
 	m := f.moe
 	if m == nil {
 		q.MatMul(mlp, f.gateUp, x, kernels.Linear{In: norm, Act: kernels.SwiGLU})
-		q.MatMul(x, f.down, mlp, kernels.Linear{Residual: x})
+		q.MatMul(out, f.down, mlp, kernels.Linear{Residual: residual})
 		return
 	}
 	k := m.route.K
-	normed, logits, up := s.feed.normed.Top(n), s.feed.logits.Top(n).Columns(0, m.experts), s.feed.up.Top(n*k).Columns(0, m.size)
+	normed, logits, up := x, s.feed.logits.Top(n).Columns(0, m.experts), s.feed.up.Top(n*k).Columns(0, m.size)
 	ids, weights, sum := s.feed.ids.Top(n).Columns(0, k), s.feed.weights.Top(n).Columns(0, k), s.feed.sum.Top(n)
-	q.Norm(normed, x, norm)
+	if !norm.W.None() {
+		normed = s.feed.normed.Top(n)
+		q.Norm(normed, x, norm)
+	}
 	q.MatMul(logits, m.router, normed, kernels.Linear{})
 	q.Route(ids, weights, logits, &m.route)
 	q.Experts(up, m.up, normed, ids, kernels.SwiGLU)
 	if f.width == 0 {
-		q.Mix(x, m.down, up, ids, weights, x)
+		q.Mix(out, m.down, up, ids, weights, residual)
 		return
 	}
-	q.Mix(sum, m.down, up, ids, weights, x)
+	q.Mix(sum, m.down, up, ids, weights, residual)
 	q.MatMul(mlp, f.gateUp, normed, kernels.Linear{Act: kernels.SwiGLU})
 	if m.gate.None() {
-		q.MatMul(x, f.down, mlp, kernels.Linear{Residual: sum})
+		q.MatMul(out, f.down, mlp, kernels.Linear{Residual: sum})
 		return
 	}
 	gate := s.feed.gate.Top(n)
 	q.MatMul(gate, m.gate, normed, kernels.Linear{Act: kernels.Sigmoid})
-	q.Mix(x, f.down, mlp, s.feed.zeros.Top(n), gate, sum)
+	q.Mix(out, f.down, mlp, s.feed.zeros.Top(n), gate, sum)
 }

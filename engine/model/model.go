@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/kernels"
@@ -29,6 +30,7 @@ type Model struct {
 	embed  kernels.Weight // also the head, if tied
 	head   kernels.Weight
 	norm   kernels.Norm
+	mixer  site // of models with streams: what makes the head's hidden state of them
 	rope   kernels.Weight
 	blocks []*block
 	mtp    *mtpWeights
@@ -70,9 +72,20 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	if !c.TieEmbeddings {
 		m.head = l.matrix("lm_head.weight", c.VocabSize, c.HiddenSize)
 	}
-	m.norm = l.norm("model.norm.weight", c.HiddenSize, t)
+	if !t.bare {
+		m.norm = l.norm("model.norm.weight", c.HiddenSize, t)
+	}
+	if t.mixer != nil {
+		m.mixer = t.mixer(l, "model.")
+	}
 	for i, kind := range c.LayerTypes {
-		m.blocks = append(m.blocks, l.loadBlock(fmt.Sprintf("model.layers.%d.", i), kind, at(c.Sparse, i), at(c.Index.Own, i), t, m.rope))
+		prefix := fmt.Sprintf("model.layers.%d.", i)
+		b := l.loadBlock(prefix, kind, at(c.Sparse, i), at(c.Index.Own, i), t, m.rope)
+		if nth := slices.Index(c.Grams.Layers, i); nth >= 0 && t.memory != nil {
+			b.memory = t.memory(l, prefix, nth)
+			b.memory.cache(&b.cache)
+		}
+		m.blocks = append(m.blocks, b)
 	}
 	if o.MTP && HasMTP(src) {
 		m.mtp = l.loadMTP(t, m.rope)
@@ -104,6 +117,9 @@ func (m *Model) Recurrent() bool { return m.Config.Has(checkpoint.LinearAttentio
 // the experts that a row gets.
 func (m *Model) StepParams() int64 {
 	n := int64(m.Config.VocabSize) * int64(m.Config.HiddenSize)
+	if m.mixer != nil {
+		n += m.mixer.params()
+	}
 	for _, b := range m.blocks {
 		n += b.params(m.Config.HiddenSize)
 	}
@@ -168,8 +184,9 @@ func (m *Model) release() {
 type Output struct {
 	Hidden kernels.Buf // final normed hidden states, BF16 [b.Rows, HiddenSize]
 	Logits kernels.Buf // F32 [b.LogitRows, VocabSize], the rows of b.Logit
-	// Taps are, by tap of Reserve, the residual streams that it lists, side
-	// by side in its order, BF16 [b.Rows, HiddenSize*layers]. The slice is
+	// Taps are, by tap of Reserve, the residual streams that it lists (of several,
+	// their mean, or one of them: StreamTap), side by side in its order, BF16
+	// [b.Rows, HiddenSize*layers]. The slice is
 	// the model's, valid until the next pass is recorded.
 	Taps []kernels.Buf
 }
@@ -177,19 +194,34 @@ type Output struct {
 // Forward records one pass over the batch: the only one there is. Its caches
 // are c's layers from 0 on. It never branches on the contents of b's tables.
 func (m *Model) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Caches) Output {
-	q.Embed(m.s.x.Top(b.Rows), m.embed, b.Token)
-	m.taps.record(q, m.s.x.Top(b.Rows), 0)
+	m.begin(q, &m.s, b.Token)
+	m.taps.record(q, &m.s, b.Rows, 0)
 	for i, bl := range m.blocks {
 		bl.forward(q, b, c.Layer(i), &m.s)
-		m.taps.record(q, m.s.x.Top(b.Rows), i+1)
+		m.taps.record(q, &m.s, b.Rows, i+1)
 	}
 	out := Output{Hidden: m.hidden.Top(b.Rows), Taps: m.taps.top(b.Rows)}
+	m.end(q, &m.s, b.Rows)
 	q.Norm(out.Hidden, m.s.x.Top(b.Rows), m.norm)
 	if b.LogitRows > 0 {
 		out.Logits = m.logits.Top(b.LogitRows)
 		m.Head(q, out.Logits, m.sel, out.Hidden, b.Logit)
 	}
 	return out
+}
+
+// begin records the embedding of tokens (I32 [rows, 1]).
+func (m *Model) begin(q kernels.Queue, s *scratch, tokens kernels.Buf) {
+	x := s.x.Top(int(tokens.Rows))
+	q.Embed(x, m.embed, tokens)
+	s.streams.enter(q, x)
+}
+
+// end records what brings the streams, if there are any, back to one vector of rows.
+func (m *Model) end(q kernels.Queue, s *scratch, rows int) {
+	if m.mixer != nil {
+		m.mixer.collapse(q, s.x.Top(rows), s.streams.x.Top(rows), &s.streams)
+	}
 }
 
 // Head records the LM head over rows of hidden: logits[i] = head(hidden[rows[i]]).

@@ -17,6 +17,11 @@ type mtpWeights struct {
 	embedNorm, hiddenNorm, norm kernels.Norm
 	fc                          kernels.Weight
 	block                       *block
+	// Of a model with n streams, z = fc(h_i) + embedFC(e) is stream i, with h the
+	// target's streams before its mixer, and h' those of the block, of which a
+	// mixer makes what the head reads.
+	embedFC kernels.Weight
+	mixer   site
 
 	head  kernels.Weight
 	vocab int     // rows of head
@@ -24,18 +29,25 @@ type mtpWeights struct {
 }
 
 // mtpNames are the names of a module's tensors; layer is the prefix of its block's.
-type mtpNames struct{ embedNorm, hiddenNorm, norm, fc, layer string }
+// With streams, embedFC and the prefix mixer are there, and norm may be empty.
+type mtpNames struct{ embedNorm, hiddenNorm, norm, fc, layer, embedFC, mixer string }
 
 // qwenMTP are the names of the Qwen families.
 func qwenMTP(checkpoint.Config) mtpNames {
-	return mtpNames{"mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight", "mtp.fc.weight", "mtp.layers.0."}
+	return mtpNames{
+		embedNorm: "mtp.pre_fc_norm_embedding.weight", hiddenNorm: "mtp.pre_fc_norm_hidden.weight", norm: "mtp.norm.weight",
+		fc: "mtp.fc.weight", layer: "mtp.layers.0.",
+	}
 }
 
 // nextMTP are the names of the DeepSeek and GLM families, which keep the module
 // behind the layers of the trunk.
 func nextMTP(c checkpoint.Config) mtpNames {
 	at := fmt.Sprintf("model.layers.%d.", c.NumLayers)
-	return mtpNames{at + "enorm.weight", at + "hnorm.weight", at + "shared_head.norm.weight", at + "eh_proj.weight", at}
+	return mtpNames{
+		embedNorm: at + "enorm.weight", hiddenNorm: at + "hnorm.weight", norm: at + "shared_head.norm.weight",
+		fc: at + "eh_proj.weight", layer: at,
+	}
 }
 
 // HasMTP reports whether a source has an MTP module that its family knows.
@@ -49,11 +61,18 @@ func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
 	c := l.src.Config()
 	h, name := c.HiddenSize, t.mtp(c)
 	w := &mtpWeights{
-		embedNorm:  l.norm(name.embedNorm, h, t),
-		hiddenNorm: l.norm(name.hiddenNorm, h, t),
-		norm:       l.norm(name.norm, h, t),
-		fc:         l.matrix(name.fc, h, 2*h),
-		block:      l.loadBlock(name.layer, checkpoint.FullAttention, c.MoE.Experts > 0, c.Index.Heads > 0, t, rope),
+		embedNorm: l.norm(name.embedNorm, h, t),
+		block:     l.loadBlock(name.layer, checkpoint.FullAttention, c.MoE.Experts > 0, c.Index.Heads > 0, t, rope),
+	}
+	if name.norm != "" {
+		w.norm = l.norm(name.norm, h, t)
+	}
+	if t.mixer == nil {
+		w.hiddenNorm, w.fc = l.norm(name.hiddenNorm, h, t), l.matrix(name.fc, h, 2*h)
+	} else {
+		w.hiddenNorm = l.norm(name.hiddenNorm, c.Streams.Count*h, t)
+		w.fc, w.embedFC = l.matrix(name.fc, h, h), l.matrix(name.embedFC, h, h)
+		w.mixer = t.mixer(l, name.mixer)
 	}
 	// Slot p of this layer's cache holds the pair (hidden p-1, token p), so
 	// that it depends on tokens up to p alone and pages can be shared.
@@ -64,6 +83,9 @@ func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
 	if m := w.block.mla; m != nil && m.index != nil {
 		m.index.spec.FirstKey = 1
 	}
+	if x := w.block.choice; x != nil {
+		x.spec.FirstKey = 1
+	}
 	return w
 }
 
@@ -73,10 +95,11 @@ type MTP struct {
 	m             *Model
 	w             *mtpWeights
 	s             scratch
-	both          kernels.Buf // [e ; h]
+	both          kernels.Buf // [e ; h]; with streams [h] normed, and behind it [e]
 	hidden        kernels.Buf
+	last          kernels.Buf // with streams: what the head reads
 	logits        kernels.Buf
-	Hidden, Vocab int // widths
+	Hidden, Vocab int // widths; that of Hidden is all streams'
 }
 
 // MTP returns the module, or nil if the model was loaded without one. rows and
@@ -90,9 +113,9 @@ func (m *Model) MTP(rows, spans int) (*MTP, error) {
 
 func (m *Model) newMTP(w *mtpWeights, rows, spans int) (*MTP, error) {
 	c := m.Config
-	t := &MTP{m: m, w: w, Hidden: c.HiddenSize, Vocab: w.vocab}
+	t := &MTP{m: m, w: w, Hidden: max(1, c.Streams.Count) * c.HiddenSize, Vocab: w.vocab}
 	var err error
-	if t.s, err = newScratch(m.be, rows, m.MaxTokens+ropeSlack, c.HiddenSize, []*block{w.block}); err != nil {
+	if t.s, err = newScratch(m.be, max(rows, spans), m.MaxTokens+ropeSlack, c.HiddenSize, []*block{w.block}); err != nil {
 		return nil, err
 	}
 	for _, a := range []struct {
@@ -100,8 +123,9 @@ func (m *Model) newMTP(w *mtpWeights, rows, spans int) (*MTP, error) {
 		kind       kernels.Kind
 		rows, cols int
 	}{
-		{&t.both, kernels.BF16, rows, 2 * c.HiddenSize},
-		{&t.hidden, kernels.BF16, rows, c.HiddenSize},
+		{&t.both, kernels.BF16, rows, t.Hidden + c.HiddenSize},
+		{&t.hidden, kernels.BF16, rows, t.Hidden},
+		{&t.last, kernels.BF16, spans, c.HiddenSize},
 		{&t.logits, kernels.F32, spans, w.vocab},
 	} {
 		if *a.dst, err = m.be.Alloc(kernels.Activations, a.kind, a.rows, a.cols); err != nil {
@@ -114,7 +138,7 @@ func (m *Model) newMTP(w *mtpWeights, rows, spans int) (*MTP, error) {
 // Close frees the activations.
 func (t *MTP) Close() {
 	t.s.free()
-	for _, b := range []kernels.Buf{t.both, t.hidden, t.logits} {
+	for _, b := range []kernels.Buf{t.both, t.hidden, t.last, t.logits} {
 		t.m.be.Free(b)
 	}
 }
@@ -138,22 +162,34 @@ func (t *MTP) Width() int { return t.Hidden }
 func (t *MTP) Drafted() int { return t.Vocab }
 
 // Features returns the hidden states of the target that Forward begins with: the
-// final ones as they are.
-func (t *MTP) Features(_ kernels.Queue, hidden, _ kernels.Buf) kernels.Buf { return hidden }
+// final ones as they are, or, where the module has taps, these.
+func (t *MTP) Features(_ kernels.Queue, hidden, taps kernels.Buf) kernels.Buf {
+	if t.w.mixer != nil {
+		return taps
+	}
+	return hidden
+}
 
 // StepParams returns the parameters that one draft reads: fc, block and head.
 func (t *MTP) StepParams() int64 {
 	c := t.m.Config
-	return 2*int64(c.HiddenSize)*int64(c.HiddenSize) + t.w.block.params(c.HiddenSize) + int64(t.w.vocab)*int64(c.HiddenSize)
+	n := int64(t.Hidden+c.HiddenSize)*int64(c.HiddenSize) + t.w.block.params(c.HiddenSize) + int64(t.w.vocab)*int64(c.HiddenSize)
+	if t.w.mixer != nil {
+		n += t.w.mixer.params()
+	}
+	return n
 }
 
 // Forward records the module over the rows of b, whose tokens are the tokens
-// after the rows of hidden (BF16 [b.Rows, HiddenSize]), and returns h', the
-// hidden states that predict one token further.
+// after the rows of hidden (BF16 [b.Rows, Hidden]), and returns h', the hidden states
+// that predict one token further.
 func (t *MTP) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden kernels.Buf) kernels.Buf {
 	h := int(t.s.x.Cols)
 	x, both := t.s.x.Top(b.Rows), t.both.Top(b.Rows)
 	q.Embed(x, t.m.embed, b.Token)
+	if t.w.mixer != nil {
+		return t.forwardStreams(q, b, c, hidden)
+	}
 	q.Norm(both.Columns(0, h), x, t.w.embedNorm)
 	q.Norm(both.Columns(h, 2*h), hidden, t.w.hiddenNorm)
 	q.MatMul(x, t.w.fc, both, kernels.Linear{})
@@ -163,9 +199,32 @@ func (t *MTP) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden
 	return out
 }
 
+// forwardStreams is Forward of a model with streams, behind the embedding.
+func (t *MTP) forwardStreams(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden kernels.Buf) kernels.Buf {
+	h, n := int(t.s.x.Cols), b.Rows
+	x, y, streams, both := t.s.x.Top(n), t.s.streams.y.Top(n), t.s.streams.x.Top(n), t.both.Top(n)
+	e := both.Columns(t.Hidden, t.Hidden+h)
+	q.Norm(e, x, t.w.embedNorm)
+	q.MatMul(y, t.w.embedFC, e, kernels.Linear{})
+	q.Norm(both.Columns(0, t.Hidden), hidden, t.w.hiddenNorm)
+	for at := 0; at < t.Hidden; at += h {
+		q.MatMul(streams.Columns(at, at+h), t.w.fc, both.Columns(at, at+h), kernels.Linear{Residual: y})
+	}
+	t.w.block.forward(q, b, c, &t.s)
+	out := t.hidden.Top(n)
+	q.Copy(out, streams)
+	return out
+}
+
 // Logits records the LM head over rows of hidden and returns F32 [rows, Vocab].
 func (t *MTP) Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf {
 	logits := t.logits.Top(int(hidden.Rows))
+	if t.w.mixer != nil {
+		last := t.last.Top(int(hidden.Rows))
+		t.w.mixer.collapse(q, last, hidden, &t.s.streams)
+		q.Norm(last, last, t.w.norm)
+		hidden = last
+	}
 	q.MatMul(logits, t.w.head, hidden, kernels.Linear{})
 	return logits
 }

@@ -60,6 +60,15 @@ func (m *Model) loadMTPHead(l *loader, src HeadSource) *mtpWeights {
 // Layer returns the cache geometry of the module's one layer.
 func (h *MTPHead) Layer() kernels.LayerSpec { return h.w.block.cache }
 
+// Taps returns where the module reads the target: at all residual streams behind the
+// last layer, or, where there is one, nowhere but at the final hidden state.
+func (h *MTPHead) Taps() []int {
+	if h.w.mixer == nil {
+		return nil
+	}
+	return allStreams(len(h.m.blocks), h.m.Config.Streams.Count)
+}
+
 // Tokens returns the token of each row of the LM head; nil if row i is token i.
 func (h *MTPHead) Tokens() []int32 { return h.w.ids }
 

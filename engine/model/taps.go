@@ -20,8 +20,12 @@ func (t *taps) reserve(m *Model, rows int, layers [][]int) error {
 	h := m.Config.HiddenSize
 	for i, tap := range layers {
 		for _, n := range tap {
-			if n < 0 || n > len(m.blocks) {
-				return fmt.Errorf("%s: tap %d is after layer %d; the model has %d layers", m.Name, i, n, len(m.blocks))
+			layers, stream := tapOf(n)
+			if n < 0 || layers > len(m.blocks) {
+				return fmt.Errorf("%s: tap %d is after layer %d; the model has %d layers", m.Name, i, layers, len(m.blocks))
+			}
+			if stream >= m.s.streams.count {
+				return fmt.Errorf("%s: tap %d is of residual stream %d; the model has %d", m.Name, i, stream, m.s.streams.count)
 			}
 		}
 		b, err := m.be.Alloc(kernels.Activations, kernels.BF16, rows, h*len(tap))
@@ -41,13 +45,22 @@ func (t *taps) free(be kernels.Backend) {
 	*t = taps{}
 }
 
-// record copies x, the residual stream after n layers, to the taps that want it.
-func (t *taps) record(q kernels.Queue, x kernels.Buf, n int) {
-	h := int(x.Cols)
+// record copies the residual stream of rows rows after n layers to the taps that want
+// it: of several streams their mean, or the one that is asked for.
+func (t *taps) record(q kernels.Queue, s *scratch, rows, n int) {
+	x, h := s.x.Top(rows), int(s.x.Cols)
 	for i, tap := range t.layers {
-		for j, layer := range tap {
-			if layer == n {
-				q.Copy(t.bufs[i].Top(int(x.Rows)).Columns(j*h, (j+1)*h), x)
+		for j, at := range tap {
+			layer, stream := tapOf(at)
+			dst := t.bufs[i].Top(rows).Columns(j*h, (j+1)*h)
+			switch {
+			case layer != n:
+			case s.streams.count == 0:
+				q.Copy(dst, x)
+			case stream < 0:
+				q.Collapse(dst, s.streams.x.Top(rows), kernels.Buf{}, 1/float32(s.streams.count))
+			default:
+				q.Copy(dst, s.streams.x.Top(rows).Columns(stream*h, (stream+1)*h))
 			}
 		}
 	}

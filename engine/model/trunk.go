@@ -62,10 +62,11 @@ func (t *Trunk) Run(q kernels.Queue, b *kernels.Batch, layer func(i int) kernels
 		ids = t.ids.Top(b.Rows)
 		q.Gather(ids, translation, b.Token)
 	}
-	q.Embed(t.s.x.Top(b.Rows), t.m.embed, ids)
+	t.m.begin(q, &t.s, ids)
 	for i, bl := range t.blocks {
 		bl.forward(q, b, layer(i), &t.s)
 	}
+	t.m.end(q, &t.s, b.Rows)
 	t.rows = b.Rows
 }
 

@@ -61,6 +61,8 @@ type layer struct {
 	odd                        []bool // [Pages, KVHeads]: holds a value that is not finite
 	index                      *layer // keys by which Select chooses, one head without values; nil: none
 
+	side side // kept of each position, whatever the kind
+
 	// Delta, in bytes: per slot two banks, then the convolution inputs.
 	bank, slot, snapshot               int
 	vdim                               int // VDim rounded up to whole vectors
@@ -100,6 +102,9 @@ func (b *Backend) Caches(spec kernels.CacheSpec) (kernels.Caches, error) {
 func checkSpec(s kernels.CacheSpec) error {
 	attention := false
 	for i, l := range s.Layers {
+		if err := checkSide(l, s.Pages); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
 		switch l.Kind {
 		case kernels.Attention:
 			attention = true
@@ -155,6 +160,9 @@ func (c *caches) allocate() (err error) {
 			err = c.allocateAttention(l)
 		} else {
 			err = c.allocateDelta(l)
+		}
+		if err == nil {
+			err = c.allocateSide(l)
 		}
 		if err != nil {
 			return err
@@ -222,7 +230,7 @@ func (c *caches) Len() kernels.Buf { return c.lens }
 // Bytes returns the memory behind one page, one slot and one snapshot.
 func (c *caches) Bytes() (pageBytes, slot, snapshot int64) {
 	for _, l := range c.layers {
-		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)+l.spec.IndexDim*page) * 2
+		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)+l.spec.IndexDim*page)*2 + sideBytes(l.spec)*page
 		slot += int64(l.slot)
 		snapshot += int64(l.snapshot)
 	}
@@ -257,6 +265,7 @@ func (c *caches) release() error {
 	for _, l := range c.layers {
 		free(l.mem)
 		free(l.snap)
+		free(l.side.mem)
 		if l.index != nil {
 			free(l.index.mem)
 		}

@@ -107,6 +107,7 @@ func (w *worker) follows(o *tableOp, i int, s *span, k int) bool {
 // their positions: upwards, each to a place that no later one needs.
 func (w *worker) compact(o *tableOp, s *span, k int) {
 	for _, l := range o.c.layers {
+		o.moveSide(l, s, k)
 		if l.spec.Kind == kernels.Attention {
 			o.moveKeys(l, s, k)
 			if l.index != nil {

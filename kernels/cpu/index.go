@@ -135,14 +135,18 @@ func (w *worker) selectRow(o *selectOp, s span, r int) {
 		}
 	}
 	first := min(o.s.FirstKey, top)
-	choose(o.dst.i32(s.row+r), score[first:top], spare, first, o.topK)
+	choose(o.dst.i32(s.row+r), score[first:top], spare, first, 1, o.topK)
 }
 
-// choose sets the bits of the k largest scores, which stand from position first on: of
-// equals the lower, a NaN as minus infinity.
-func choose(mask []int32, score, spare []float32, first, k int) {
+// choose sets the bits of the k largest scores, each of ratio positions from first on:
+// of equals the lower, a NaN as minus infinity.
+func choose(mask []int32, score, spare []float32, first, ratio, k int) {
 	clear(mask)
-	set := func(i int) { mask[(first+i)/32] |= 1 << ((first + i) % 32) }
+	set := func(i int) {
+		for pos := first + i*ratio; pos < first+(i+1)*ratio; pos++ {
+			mask[pos/32] |= 1 << (pos % 32)
+		}
+	}
 	if k >= len(score) {
 		for i := range score {
 			set(i)

@@ -20,6 +20,11 @@ const (
 	opMixture
 	opBlocks
 	opSelect
+	opSelectBlocks
+	opStreams
+	opLookup
+	opGrams
+	opBlend
 	opAttend
 	opDelta
 	opStats
@@ -48,6 +53,10 @@ type list struct {
 	mixtures []mixtureOp
 	blocks   []matmulOp
 	selects  []selectOp
+	choices  []blockOp
+	streams  []streamOp
+	grams    []gramsOp
+	blends   []blendOp
 	attends  []attendOp
 	deltas   []deltaOp
 	stats    []statsOp
@@ -72,7 +81,8 @@ func (l *list) reset() {
 	l.refs, l.rows, l.matmuls, l.attends = l.refs[:0], l.rows[:0], l.matmuls[:0], l.attends[:0]
 	l.deltas, l.stats, l.tables, l.slots = l.deltas[:0], l.stats[:0], l.tables[:0], l.slots[:0]
 	l.routes, l.mixtures, l.blocks = l.routes[:0], l.mixtures[:0], l.blocks[:0]
-	l.selects = l.selects[:0]
+	l.selects, l.choices = l.selects[:0], l.choices[:0]
+	l.streams, l.grams, l.blends = l.streams[:0], l.grams[:0], l.blends[:0]
 	l.moves, l.programs, l.bytes, l.ints = l.moves[:0], l.programs[:0], l.bytes[:0], l.ints[:0]
 	l.need = needs{}
 }
@@ -134,6 +144,16 @@ func (w *worker) do(l *list, r ref) bool {
 		w.blocks(&l.blocks[r.i])
 	case opSelect:
 		return w.selectKeys(&l.selects[r.i])
+	case opSelectBlocks:
+		return w.selectBlocks(&l.choices[r.i])
+	case opStreams:
+		w.streams(&l.streams[r.i])
+	case opLookup:
+		w.lookup(&l.rows[r.i])
+	case opGrams:
+		w.grams(&l.grams[r.i])
+	case opBlend:
+		w.blend(&l.blends[r.i])
 	case opAttend:
 		return w.attend(&l.attends[r.i])
 	case opDelta:

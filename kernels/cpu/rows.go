@@ -62,6 +62,30 @@ func (q *queue) normOf(op string, n kernels.Norm, cols int) norm {
 	return out
 }
 
+// normEach is normOf for a norm whose weight may have an element for every column.
+func (q *queue) normEach(op string, n kernels.Norm, cols int) norm {
+	if n.Group > 0 && cols%n.Group == 0 && n.Bias.None() && !n.W.None() {
+		w := q.weightOf(op, n.W, kernels.Vector)
+		if w == nil {
+			return norm{}
+		}
+		if len(w.values) == cols {
+			v := w.values
+			if n.Centered {
+				v = w.centered
+			}
+			return norm{w: v, eps: n.Eps, group: n.Group}
+		}
+	}
+	return q.normOf(op, n, cols)
+}
+
+// of returns the weight of the group that begins at column g.
+func (n *norm) of(g int) []float32 {
+	g %= len(n.w)
+	return n.w[g : g+n.group]
+}
+
 // rsqrtMean returns 1 / sqrt(sum/n + eps).
 func rsqrtMean(sum float32, n int, eps float32) float32 {
 	mean := sum / float32(n)
@@ -73,7 +97,7 @@ func (n *norm) apply(w *worker, dst, x []uint16) {
 	for g := 0; g < len(x); g += n.group {
 		in := x[g : g+n.group]
 		s := rsqrtMean(w.set.SumSquaresBF16(in), n.group, n.eps)
-		w.set.ScaleWeightBF16(dst[g:g+n.group], in, s, n.w)
+		w.set.ScaleWeightBF16(dst[g:g+n.group], in, s, n.of(g))
 	}
 }
 
@@ -224,7 +248,7 @@ func (q *queue) Norm(dst, x kernels.Buf, n kernels.Norm) {
 	if q.off() {
 		return
 	}
-	o.norm = q.normOf(op, n, o.dst.cols)
+	o.norm = q.normEach(op, n, o.dst.cols)
 	if q.off() {
 		return
 	}
@@ -287,7 +311,7 @@ func (w *worker) normWide(dst []uint16, x []float32, n *norm) {
 	for g := 0; g < len(x); g += n.group {
 		in := x[g : g+n.group]
 		s := rsqrtMean(w.set.SumSquares(in), n.group, n.eps)
-		w.set.ScaleWeight(t[g:g+n.group], in, s, n.w)
+		w.set.ScaleWeight(t[g:g+n.group], in, s, n.of(g))
 	}
 	w.set.ToBF16(dst, t)
 }

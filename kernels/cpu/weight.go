@@ -35,6 +35,9 @@ type weight struct {
 	heads *headTaps
 	// Bank and Diagonal: their matrices, whose memory is theirs.
 	bank []*weight
+	// Rows: its parts in their files, and the bytes of the longest row of one.
+	parts []kernels.Source
+	line  int
 }
 
 // panel returns the start of panel p.
@@ -67,8 +70,8 @@ func (w *weight) place(r int) (panel, lane int) {
 	return (r - half) / halfRows, halfRows + (r-half)%halfRows
 }
 
-// Load takes a parameter in: a Matrix packed into panels, the others widened to
-// FP32. The file is read through small buffers, several panels at once. The
+// Load takes a parameter in: a Matrix packed into panels, Rows left where they are
+// to be read when they are asked for, the others widened to FP32. The file is read through small buffers, several panels at once. The
 // error names the tensor and the part.
 func (b *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	if b.closed {
@@ -87,6 +90,8 @@ func (b *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 		err = b.loadMatrix(w, t)
 	case kernels.Bank, kernels.Diagonal:
 		err = b.loadBank(w, t)
+	case kernels.Rows:
+		b.loadRows(w, t)
 	default:
 		err = b.loadValues(w, t)
 	}

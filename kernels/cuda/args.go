@@ -5,6 +5,7 @@ package cuda
 import (
 	"unsafe"
 
+	"exacta.dev/exacta/kernels"
 	"exacta.dev/exacta/kernels/cuda/driver"
 )
 
@@ -45,10 +46,11 @@ type moveArgs struct {
 
 type normArgs struct {
 	env
-	dst, x                         view
-	w, bias                        driver.Ptr
-	eps                            float32
-	cols, group, centered, wide, _ int32
+	dst, x                      view
+	w, bias                     driver.Ptr
+	eps                         float32
+	cols, group, centered, wide int32
+	each                        int32 // a weight for every column, not one group's
 }
 
 type matMulArgs struct {
@@ -145,11 +147,13 @@ type commitArgs struct {
 
 // commitLayer is CommitLayer: where one layer's parts lie.
 type commitLayer struct {
-	keys, values, index                     uint64
-	state, kRec, uRec, gRec                 uint64
-	conv                                    uint64
-	kvHeads, dim, vdim, indexDim            int32
-	kHeads, vHeads, kDim, vDim, channels, _ int32
+	keys, values, index                  uint64
+	state, kRec, uRec, gRec              uint64
+	conv                                 uint64
+	tokens, rows                         uint64
+	kvHeads, dim, vdim, indexDim         int32
+	kHeads, vHeads, kDim, vDim, channels int32
+	rowDim, keeps, _                     int32
 }
 
 // maxEntries is the number of page table entries that one launch sets.
@@ -203,6 +207,77 @@ type expertsArgs struct {
 	dstF32, resF32, _         int32
 }
 
+type activateArgs struct {
+	env
+	dst, x             view
+	in, out            float32
+	act, cols, wide, _ int32
+}
+
+type collapseArgs struct {
+	env
+	dst, x, w  view
+	scale      float32
+	n, h, each int32
+}
+
+type spreadArgs struct {
+	env
+	x, y, inject, mix view
+	n, h              int32
+}
+
+type gateArgs struct {
+	env
+	dst, q, k     view
+	n, h, wide, _ int32
+}
+
+type lookupArgs struct {
+	env
+	dst, ids           view
+	table              driver.Ptr
+	cols, tableRows, n int32
+	_                  int32
+}
+
+type gramsArgs struct {
+	env
+	dst, ids                view
+	b                       batchArgs
+	tokens, table           driver.Ptr
+	multipliers             [kernels.MaxGram]uint64
+	mod, offset             [kernels.MaxGramColumns]uint32
+	slots, slotPages, pages int32
+	size, heads             int32
+	stop, filler, _         int32
+}
+
+type blendArgs struct {
+	env
+	x, src                     view
+	b                          batchArgs
+	rows, table                driver.Ptr
+	taps, nw                   driver.Ptr
+	eps                        float32
+	n, h, k, dilation          int32
+	centered                   int32
+	slots, slotPages, pages, _ int32
+}
+
+type blocksArgs struct {
+	env
+	dst, proj               view
+	b                       batchArgs
+	keys, table             driver.Ptr
+	rope, qn, kn            driver.Ptr
+	qEps, kEps              float32
+	slots, slotPages, pages int32
+	heads, dim, topK, ratio int32
+	rotary, ropeRows, first int32
+	qCentered, kCentered    int32
+}
+
 // layouts gives the sizes that the sources assert, by the name in LAYOUT.
 var layouts = []struct {
 	name string
@@ -225,6 +300,14 @@ var layouts = []struct {
 	{"set_length", unsafe.Sizeof(lengthArgs{})},
 	{"route", unsafe.Sizeof(routeArgs{})},
 	{"experts", unsafe.Sizeof(expertsArgs{})},
+	{"activate", unsafe.Sizeof(activateArgs{})},
+	{"collapse", unsafe.Sizeof(collapseArgs{})},
+	{"spread", unsafe.Sizeof(spreadArgs{})},
+	{"gate", unsafe.Sizeof(gateArgs{})},
+	{"lookup", unsafe.Sizeof(lookupArgs{})},
+	{"grams", unsafe.Sizeof(gramsArgs{})},
+	{"blend", unsafe.Sizeof(blendArgs{})},
+	{"select_blocks", unsafe.Sizeof(blocksArgs{})},
 }
 
 // args returns the parameter area of the next launch as T.

@@ -39,6 +39,7 @@ type caches struct {
 type layerPlace struct {
 	keys, values     int64
 	index            int64
+	tokens, rows     int64
 	state            int64
 	kRec, uRec, gRec int64
 	conv, tail       int64
@@ -73,6 +74,9 @@ func checkSpec(s kernels.CacheSpec, shared int) error {
 }
 
 func checkLayer(i int, l kernels.LayerSpec, ring, shared int) error {
+	if l.RowDim < 0 {
+		return fmt.Errorf("caches: layer %d: rows of %d columns", i, l.RowDim)
+	}
 	switch l.Kind {
 	case kernels.Attention:
 		if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim > maxHead || l.ValueDim < 0 || l.ValueDim > maxHead || l.IndexDim < 0 {
@@ -119,6 +123,11 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 	var kv int64
 	for i, l := range spec.Layers {
 		p := &places[i]
+		side := kernels.PageTokens * (2*int64(l.RowDim) + 4*int64(flag(l.Tokens)))
+		p.tokens = take(&kv, side*int64(spec.Pages))
+		p.rows = p.tokens + kernels.PageTokens*4*int64(flag(l.Tokens))*int64(spec.Pages)
+		z.page += side
+		move := commitLayer{tokens: uint64(p.tokens) / 2, rows: uint64(p.rows) / 2, rowDim: int32(l.RowDim), keeps: flag(l.Tokens)}
 		if l.Kind == kernels.Attention {
 			keys := kernels.PageTokens * int64(l.KVHeads) * int64(l.HeadDim) * 2
 			values := kernels.PageTokens * int64(l.KVHeads) * int64(l.Values()) * 2
@@ -126,9 +135,9 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 			z.page += keys + values + index
 			p.keys, p.values = take(&kv, keys*int64(spec.Pages)), take(&kv, values*int64(spec.Pages))
 			p.index = take(&kv, index*int64(spec.Pages))
-			z.moves = append(z.moves, commitLayer{
-				keys: uint64(p.keys) / 2, values: uint64(p.values) / 2, index: uint64(p.index) / 2, kvHeads: int32(l.KVHeads), dim: int32(l.HeadDim), vdim: int32(l.Values()), indexDim: int32(l.IndexDim),
-			})
+			move.keys, move.values, move.index = uint64(p.keys)/2, uint64(p.values)/2, uint64(p.index)/2
+			move.kvHeads, move.dim, move.vdim, move.indexDim = int32(l.KVHeads), int32(l.HeadDim), int32(l.Values()), int32(l.IndexDim)
+			z.moves = append(z.moves, move)
 			continue
 		}
 		ring, c := int64(z.ring), int64(channels(l))
@@ -144,10 +153,9 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 			channels: int32(c), tapsN: int32(l.Conv),
 		})
 		z.heads = max(z.heads, l.VHeads)
-		z.moves = append(z.moves, commitLayer{
-			state: uint64(p.state), kRec: uint64(p.kRec), uRec: uint64(p.uRec), gRec: uint64(p.gRec), conv: uint64(p.conv),
-			kHeads: int32(l.KHeads), vHeads: int32(l.VHeads), kDim: int32(l.KDim), vDim: int32(l.VDim), channels: int32(c),
-		})
+		move.state, move.kRec, move.uRec, move.gRec, move.conv = uint64(p.state), uint64(p.kRec), uint64(p.uRec), uint64(p.gRec), uint64(p.conv)
+		move.kHeads, move.vHeads, move.kDim, move.vDim, move.channels = int32(l.KHeads), int32(l.VHeads), int32(l.KDim), int32(l.VDim), int32(c)
+		z.moves = append(z.moves, move)
 	}
 	return places, z
 }

@@ -15,7 +15,7 @@ import (
 var sources embed.FS
 
 // sourceFiles are the files of src that are compiled, each behind common.cuh.
-var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts", "select"}
+var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts", "select", "streams", "grams", "blocks"}
 
 // architectures are the compute capabilities that the sources are compiled for:
 // the first of each generation, whose cubins later ones of it run too.
@@ -54,6 +54,15 @@ const (
 	kBlocks
 	kSelectAppend
 	kSelect
+	kActivate
+	kCollapse
+	kSpread
+	kGate
+	kLookup
+	kGrams
+	kBlend
+	kBlocksAppend
+	kSelectBlocks
 	numKernels
 )
 
@@ -102,6 +111,15 @@ var kernelTable = [numKernels]struct {
 	kBlocks:       {"experts", "blocks", unsafe.Sizeof(expertsArgs{})},
 	kSelectAppend: {"select", "select_append", unsafe.Sizeof(selectArgs{})},
 	kSelect:       {"select", "select_keys", unsafe.Sizeof(selectArgs{})},
+	kActivate:     {"streams", "activate_rows", unsafe.Sizeof(activateArgs{})},
+	kCollapse:     {"streams", "collapse", unsafe.Sizeof(collapseArgs{})},
+	kSpread:       {"streams", "spread", unsafe.Sizeof(spreadArgs{})},
+	kGate:         {"streams", "gate", unsafe.Sizeof(gateArgs{})},
+	kLookup:       {"streams", "lookup", unsafe.Sizeof(lookupArgs{})},
+	kGrams:        {"grams", "grams", unsafe.Sizeof(gramsArgs{})},
+	kBlend:        {"grams", "blend", unsafe.Sizeof(blendArgs{})},
+	kBlocksAppend: {"blocks", "blocks_append", unsafe.Sizeof(blocksArgs{})},
+	kSelectBlocks: {"blocks", "select_blocks", unsafe.Sizeof(blocksArgs{})},
 }
 
 // threads is THREADS: the block size of every kernel.

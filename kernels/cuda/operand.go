@@ -147,6 +147,7 @@ type norm struct {
 	eps      float32
 	group    int32
 	centered int32
+	each     int32 // w has an element for every column
 }
 
 // norm resolves a norm over rows of cols columns.
@@ -171,4 +172,14 @@ func (q *queue) norm(n kernels.Norm, cols int, what string) norm {
 		r.bias = q.vector(n.Bias, group, what)
 	}
 	return r
+}
+
+// normEach is norm for one whose weight may have an element for every column.
+func (q *queue) normEach(n kernels.Norm, cols int, what string) norm {
+	if n.Group > 0 && cols%n.Group == 0 && n.Bias.None() && !n.W.None() {
+		if w := q.weight(n.W, kernels.Vector, what); q.bad == nil && w.rows*w.cols == cols {
+			return norm{w: w.ptr, eps: n.Eps, group: int32(n.Group), centered: flag(n.Centered), each: 1}
+		}
+	}
+	return q.norm(n, cols, what)
 }

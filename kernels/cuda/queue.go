@@ -47,6 +47,14 @@ const (
 	opMix
 	opBlocks
 	opSelect
+	opSelectBlocks
+	opLookup
+	opGrams
+	opActivate
+	opCollapse
+	opSpread
+	opGate
+	opBlend
 	opAttend
 	opDelta
 	opStats
@@ -64,7 +72,8 @@ const (
 )
 
 var opNames = [...]string{
-	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "select", "attend", "delta", "stats", "chain", "shift",
+	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "select",
+	"select blocks", "lookup", "grams", "activate", "collapse", "spread", "gate", "blend", "attend", "delta", "stats", "chain", "shift",
 	"accept", "commit", "reset", "set pages", "save", "restore", "write", "read", "run",
 }
 

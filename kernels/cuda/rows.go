@@ -75,10 +75,10 @@ func (q *queue) Norm(dst, x kernels.Buf, n kernels.Norm) {
 	q.do(opNorm, func() {
 		d := q.of(dst, "dst", kernels.BF16, 0, -1)
 		s := q.float(x, "x", d.rows, d.cols)
-		r := q.norm(n, d.cols, "norm")
+		r := q.normEach(n, d.cols, "norm")
 		*args[normArgs](q) = normArgs{
 			env: q.head(), dst: d.view(), x: s.view(), w: r.w, bias: r.bias, eps: r.eps,
-			cols: int32(d.cols), group: r.group, centered: r.centered, wide: flag(s.kind == kernels.F32),
+			cols: int32(d.cols), group: r.group, centered: r.centered, wide: flag(s.kind == kernels.F32), each: r.each,
 		}
 		if q.bad == nil && d.cols > 0 {
 			q.launch(kNorm, d.rows, ceil(d.cols/int(r.group), threads/32), 0)

@@ -24,8 +24,8 @@ type weight struct {
 	meta       driver.Ptr // of 4 bits: scales and zero points
 }
 
-// Load copies a parameter to the device, stacked as in the file; a Matrix, Bank
-// or Diagonal becomes BF16 (rounded once if the file has another type), a Matrix may
+// Load copies a parameter to the device, stacked as in the file; a Matrix, Bank,
+// Diagonal or Rows becomes BF16 (rounded once if the file has another type), a Matrix may
 // keep its 4 bits, the rest is FP32. The error names the tensor and its part.
 func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 	if err := be.usable("load " + t.Name); err != nil {
@@ -51,7 +51,7 @@ func (be *Backend) Load(t kernels.Tensor) (kernels.Weight, error) {
 // loadParts allocates w and streams its parts to the device.
 func (be *Backend) loadParts(w *weight, t kernels.Tensor) (err error) {
 	elem := int64(4)
-	if t.Use == kernels.Matrix || t.Use == kernels.Bank || t.Use == kernels.Diagonal {
+	if t.Use == kernels.Matrix || t.Use == kernels.Bank || t.Use == kernels.Diagonal || t.Use == kernels.Rows {
 		elem = 2
 	}
 	if t.Use == kernels.Bank || t.Use == kernels.Diagonal {

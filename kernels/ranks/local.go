@@ -12,6 +12,8 @@ type local struct {
 	gdn  kernels.DeltaSpec
 	rt   kernels.RouteSpec
 	idx  kernels.IndexSpec
+	bl   kernels.BlendSpec
+	blk  kernels.BlockSpec
 }
 
 // ready counts an operation that is about to be recorded; it is false once the

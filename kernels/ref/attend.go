@@ -177,9 +177,13 @@ func (a *attention) store(sp *span, r *attnRows) error {
 	return nil
 }
 
-// compact moves the keys and values of a path to the places of its positions.
-// Rows only move down, each to a place that nothing later on the path needs.
-func (c *caches) compact(kv *kvStore, sp *span, path []int) error {
+// compact moves what a layer keeps of a path by position to the places of its
+// positions. Rows only move down, each to a place that nothing later on the path needs.
+func (c *caches) compact(layer int, sp *span, path []int) error {
+	kv, side := c.attn[layer], c.side[layer]
+	if kv == nil && side.none() {
+		return nil
+	}
 	for j, i := range path {
 		if i == j {
 			continue
@@ -191,6 +195,10 @@ func (c *caches) compact(kv *kvStore, sp *span, path []int) error {
 		to, err := c.page(sp.slot, sp.start+j)
 		if err != nil {
 			return err
+		}
+		side.move(to, sp.start+j, from, sp.start+i)
+		if kv == nil {
+			continue
 		}
 		copy(kv.key(to, sp.start+j), kv.key(from, sp.start+i))
 		copy(kv.value(to, sp.start+j), kv.value(from, sp.start+i))

@@ -16,6 +16,7 @@ type caches struct {
 	pages  [][]int32 // page table per slot; -1 is unset
 	attn   []*kvStore
 	delta  []*deltaStore
+	side   []*sideStore
 	// saved is the committed length at which a snapshot was taken; -1 is
 	// none.
 	saved []int
@@ -46,18 +47,14 @@ func newKVStore(l kernels.LayerSpec, pages int) *kvStore {
 
 // indexKey returns the row of the index at a position.
 func (s *kvStore) indexKey(page int32, pos int) []float64 {
-	return s.index[s.place(page, pos)*s.indexDim:][:s.indexDim]
+	return s.index[place(page, pos)*s.indexDim:][:s.indexDim]
 }
 
 // key and value return the rows at a position.
-func (s *kvStore) key(page int32, pos int) []float64 { return s.k[s.place(page, pos)*s.cols:][:s.cols] }
+func (s *kvStore) key(page int32, pos int) []float64 { return s.k[place(page, pos)*s.cols:][:s.cols] }
 
 func (s *kvStore) value(page int32, pos int) []float64 {
-	return s.v[s.place(page, pos)*s.vCols:][:s.vCols]
-}
-
-func (s *kvStore) place(page int32, pos int) int {
-	return int(page)*kernels.PageTokens + pos%kernels.PageTokens
+	return s.v[place(page, pos)*s.vCols:][:s.vCols]
 }
 
 // checkSpec validates a cache geometry.
@@ -70,6 +67,9 @@ func checkSpec(s kernels.CacheSpec) error {
 		return fmt.Errorf("caches: MaxDraft %d; it must be from 0 to %d", s.MaxDraft, kernels.WindowTokens-1)
 	}
 	for i, l := range s.Layers {
+		if l.RowDim < 0 {
+			return fmt.Errorf("caches: layer %d: rows of %d", i, l.RowDim)
+		}
 		switch l.Kind {
 		case kernels.Attention:
 			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.ValueDim < 0 {
@@ -112,6 +112,7 @@ func newCaches(be *Backend, spec kernels.CacheSpec) *caches {
 			d = newDeltaStore(l, spec)
 		}
 		c.attn, c.delta = append(c.attn, kv), append(c.delta, d)
+		c.side = append(c.side, newSideStore(l, spec.Pages))
 	}
 	page, _, _ := c.Bytes()
 	c.held[kernels.KV] = page * int64(spec.Pages)
@@ -144,6 +145,10 @@ func (c *caches) Len() kernels.Buf { return c.lenBuf }
 func (c *caches) Bytes() (page, slot, snapshot int64) {
 	slot = 4 * int64(1+c.spec.SlotPages)
 	for i, l := range c.spec.Layers {
+		page += 8 * kernels.PageTokens * int64(l.RowDim)
+		if l.Tokens {
+			page += 4 * kernels.PageTokens
+		}
 		if l.Kind == kernels.Attention {
 			page += 8 * kernels.PageTokens * int64(l.KVHeads*(l.HeadDim+l.Values())+l.IndexDim)
 			continue

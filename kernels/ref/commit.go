@@ -62,10 +62,10 @@ func (c *caches) commit(sp *span, kept int, along view) error {
 		return err
 	}
 	for i, d := range c.delta {
+		if err := c.compact(i, sp, path); err != nil {
+			return err
+		}
 		if d == nil {
-			if err := c.compact(c.attn[i], sp, path); err != nil {
-				return err
-			}
 			continue
 		}
 		slot := &d.slots[sp.slot]

@@ -8,7 +8,7 @@ import (
 
 // norm is a resolved kernels.Norm.
 type norm struct {
-	w     []float64 // nil is no norm
+	w     []float64 // of one group or of all; nil is no norm
 	bias  []float64 // nil is none; else a layer norm
 	eps   float64
 	group int
@@ -32,7 +32,7 @@ func (o *operands) norm(n kernels.Norm, cols int, what string) norm {
 		o.fail("%s has a bias with groups of %d columns, centred %t; a layer norm has neither", what, n.Group, n.Centered)
 		return norm{}
 	}
-	r := norm{w: o.vector(n.W, group, what), eps: float64(n.Eps), group: group}
+	r := norm{w: o.groups(n.W, group, cols, what), eps: float64(n.Eps), group: group}
 	if n.Centered {
 		r.plus = 1
 	}
@@ -58,7 +58,7 @@ func (n norm) apply(dst, src []float64) {
 			sum += x * x
 		}
 		inv := 1 / math.Sqrt(sum/float64(n.group)+n.eps)
-		for j, w := range n.w {
+		for j, w := range n.w[at%len(n.w):][:n.group] {
 			dst[at+j] = src[at+j] * inv * (n.plus + w)
 		}
 	}
@@ -78,4 +78,13 @@ func (n norm) layer(dst, src []float64) {
 	for j, x := range src {
 		dst[j] = (x-mean)*inv*n.w[j] + n.bias[j]
 	}
+}
+
+// groups resolves the weight of a norm: that of one group, or of all of cols columns.
+func (o *operands) groups(h kernels.Weight, group, cols int, what string) []float64 {
+	w := o.weight(h, kernels.Vector, what)
+	if o.err == nil && w.rows*w.cols == cols {
+		return w.data
+	}
+	return o.vector(h, group, what)
 }

@@ -10,8 +10,10 @@ struct CommitLayer {
 	u64 keys, values, index;         // attention: offsets in elements of kv
 	u64 state, k_rec, u_rec, g_rec;  // Delta: offsets in a half and in a slot's records
 	u64 conv;                        // and in its convolution ring
+	u64 tokens, rows;                // any layer: what it keeps of positions beside
 	i32 kv_heads, dim, vdim, index_dim; // kv_heads 0: a Delta layer
-	i32 k_heads, v_heads, k_dim, v_dim, channels, pad;
+	i32 k_heads, v_heads, k_dim, v_dim, channels;
+	i32 row_dim, keeps, pad; // keeps: tokens are kept
 };
 
 struct CommitArgs {
@@ -107,7 +109,7 @@ KERNEL(commit_rows, CommitArgs) {
 	Span s;
 	const i32 k = moved(a, blockIdx.y, s, path), tid = threadIdx.x;
 	if (k == 0) return;
-	if (l.kv_heads > 0) {
+	if (l.kv_heads > 0 || l.row_dim > 0 || l.keeps) {
 		const i32 width = l.kv_heads * l.dim, vwidth = l.kv_heads * l.vdim;
 		const i32* pages = a.table + (u64)s.slot * a.slot_pages;
 		for (i32 j = 1; j < k; j++) {
@@ -119,12 +121,14 @@ KERNEL(commit_rows, CommitArgs) {
 				return;
 			}
 			const u64 src = (u64)p * PAGE + from % PAGE, dst = (u64)q * PAGE + to % PAGE;
+			for (i32 c = tid; c < l.row_dim; c += THREADS) a.kv[l.rows + dst * l.row_dim + c] = a.kv[l.rows + src * l.row_dim + c];
+			if (l.keeps && tid == 0) ((i32*)(a.kv + l.tokens))[dst] = ((i32*)(a.kv + l.tokens))[src];
 			for (i32 c = tid; c < width; c += THREADS) a.kv[l.keys + dst * width + c] = a.kv[l.keys + src * width + c];
 			for (i32 c = tid; c < vwidth; c += THREADS) a.kv[l.values + dst * vwidth + c] = a.kv[l.values + src * vwidth + c];
 			for (i32 c = tid; c < l.index_dim; c += THREADS) a.kv[l.index + dst * l.index_dim + c] = a.kv[l.index + src * l.index_dim + c];
 		}
-		return;
 	}
+	if (l.kv_heads > 0) return;
 	float* records = a.records + s.slot * a.slot_rec;
 	u16* conv = a.conv + s.slot * a.slot_conv + l.conv;
 	const i32 keys = l.k_heads * l.k_dim, values = l.v_heads * l.v_dim;

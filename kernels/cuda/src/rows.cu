@@ -59,7 +59,8 @@ struct NormArgs {
 	Any x; // by f32
 	const float *w, *bias; // a bias: a layer norm
 	float eps;
-	i32 cols, group, centered, f32, pad;
+	i32 cols, group, centered, f32;
+	i32 each; // a weight for every column, not one group's
 };
 LAYOUT(NormArgs, norm_rows);
 
@@ -87,5 +88,6 @@ KERNEL(norm_rows, NormArgs) {
 		return;
 	}
 	float s = rms_scale(n, a.eps, lane, in);
-	for (i32 i = lane; i < n; i += 32) dst[i] = f2bf(norm_apply(in(i), s, a.w[i], a.centered));
+	const float* w = a.w + (a.each ? c0 : 0);
+	for (i32 i = lane; i < n; i += 32) dst[i] = f2bf(norm_apply(in(i), s, w[i], a.centered));
 }
