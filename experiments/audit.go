@@ -15,7 +15,6 @@ import (
 
 	"exacta.dev/exacta/acceptance"
 	"exacta.dev/exacta/acceptance/audit"
-	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/model"
 )
@@ -98,6 +97,9 @@ func openCase(dir string) (c *audit.Case, closeCase func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if isServed(dir) {
+		return openServed(dir, reader)
+	}
 	cfg, err := LoadConfig(filepath.Join(dir, "config.yaml"))
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +129,7 @@ func openCase(dir string) (c *audit.Case, closeCase func() error, err error) {
 		return nil, nil, errors.Join(err, closeCase())
 	}
 	run, now := reader.Meta().Provenance, provenance(s, "")
-	c.Elsewhere = slices.ContainsFunc([]string{"host", "device", "kernels", "threads"}, func(k string) bool { return run[k] != now[k] })
+	c.Elsewhere = elsewhere(run, now)
 	if c.NoLab = incomparable(run, now); c.NoLab == "" {
 		c.Lab = lab
 	}
@@ -159,11 +161,7 @@ func (s *session) drafterOf(r *audit.Request) (engine.Drafter, error) {
 	if err != nil || i < 0 || i >= len(s.cfg.Strategies) {
 		return nil, fmt.Errorf("strategy %q is not one of the configuration's %d", r.Strategy, len(s.cfg.Strategies))
 	}
-	st, err := s.cfg.Strategies[i].New()
-	if err != nil {
-		return nil, err
-	}
-	return st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab(), Tokenizer: s.entry.Tokenizer})
+	return s.drafter(i)
 }
 
 // asked lists what the experiment asks, by request id.
@@ -229,6 +227,11 @@ func receive(name string, c *audit.Case) error {
 		}
 		r.Received, r.Finish, r.Ended = o.IDs, o.Finish, true
 	}
+}
+
+// elsewhere reports whether a run's times are those of another machine.
+func elsewhere(run, now map[string]string) bool {
+	return slices.ContainsFunc([]string{"host", "device", "kernels", "threads"}, func(k string) bool { return run[k] != now[k] })
 }
 
 // incomparable says why bits of two machines can't be compared, or "".

@@ -193,30 +193,37 @@ func LoadConfig(path string) (Config, error) {
 // value out of range is an error that names the file, the line and the key.
 func ParseConfig(name string, text []byte) (Config, error) {
 	c := Default()
+	err := parseStrict(name, text, "experiment", &c, func() error { return c.Validate() })
+	return c, err
+}
+
+// parseStrict reads one YAML document, of what, into a struct that has its defaults,
+// and checks it.
+func parseStrict[T any](name string, text []byte, what string, into *T, validate func() error) error {
 	if err := checkSize(name, text); err != nil {
-		return c, err
+		return err
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return c, yamlError(name, text, err)
+		return yamlError(name, text, err)
 	}
 	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		return c, fmt.Errorf("%s: %d YAML documents; it must hold one experiment", name, filled(file))
+		return fmt.Errorf("%s: %d YAML documents; it must hold one %s", name, filled(file), what)
 	}
-	if m := mistyped(file.Docs[0].Body, reflect.TypeOf(c)); m != nil {
-		return c, placed(name, m.line, m.key, m.what)
+	if m := mistyped(file.Docs[0].Body, reflect.TypeFor[T]()); m != nil {
+		return placed(name, m.line, m.key, m.what)
 	}
-	if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
-		return c, yamlError(name, text, err)
+	if err := yaml.UnmarshalWithOptions(text, into, yaml.Strict()); err != nil {
+		return yamlError(name, text, err)
 	}
-	if err := c.Validate(); err != nil {
+	if err := validate(); err != nil {
 		var ke *KeyError
 		if errors.As(err, &ke) {
-			return c, fmt.Errorf("%s:%s %w", name, lineOf(file, ke.Key), err)
+			return fmt.Errorf("%s:%s %w", name, lineOf(file, ke.Key), err)
 		}
-		return c, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return c, nil
+	return nil
 }
 
 // filled counts the documents that are not empty.

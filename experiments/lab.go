@@ -128,6 +128,9 @@ func (l *Lab) run(ctx context.Context, reqs []*audit.Request, rec engine.Recorde
 		q := engine.Request{
 			ID: r.ID, Prompt: r.Prompt, MaxNew: r.MaxNew, Params: r.Params, Stop: r.Stop, IgnoreStop: r.IgnoreStop,
 		}
+		if r.Until != nil {
+			q.Until = r.Until()
+		}
 		if err := as(r, &q); err != nil {
 			return fmt.Errorf("request %s: %w", r.ID, err)
 		}
@@ -136,7 +139,7 @@ func (l *Lab) run(ctx context.Context, reqs []*audit.Request, rec engine.Recorde
 			return err
 		}
 		enough := len(r.Received) // of a request that was cut short, no more than it has
-		if r.Ended || enough == 0 {
+		if r.Whole() || enough == 0 {
 			enough = r.MaxNew
 		}
 		if err := e.Run(func() bool { return ctx.Err() != nil || len(seq.Output()) >= enough }); err != nil {

@@ -64,6 +64,11 @@ func configHash(cfg Config) string {
 	if err != nil {
 		return "unknown"
 	}
+	return textHash(text)
+}
+
+// textHash is the SHA-256 of a text, in hexadecimal digits.
+func textHash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

@@ -139,11 +139,7 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 	var lengths engine.Lengths
 	if p.Drafter != "none" {
 		lengths = s.cfg.Strategies[p.Strategy].Length.New()
-		st, err := s.cfg.Strategies[p.Strategy].New()
-		if err != nil {
-			return nil, err
-		}
-		d, err := st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab(), Tokenizer: s.entry.Tokenizer, Warn: s.warn})
+		d, err := s.drafter(p.Strategy)
 		if err != nil {
 			return nil, err
 		}
@@ -157,6 +153,15 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(), Tokens: s.tokens,
 		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache, Lengths: lengths,
 	}, drafters, rule, rec, engine.Listener{})
+}
+
+// drafter makes the drafter of a strategy of the configuration.
+func (s *session) drafter(i int) (engine.Drafter, error) {
+	st, err := s.cfg.Strategies[i].New()
+	if err != nil {
+		return nil, err
+	}
+	return st.Provision(draft.Env{Backend: s.be, Model: s.m, Vocab: s.entry.Vocab(), Tokenizer: s.entry.Tokenizer, Warn: s.warn})
 }
 
 // rule makes the acceptance rule of a point, simulated where the point is.

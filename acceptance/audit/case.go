@@ -91,6 +91,8 @@ type Request struct {
 	Simulation string
 	Stop       []int32
 	IgnoreStop bool
+	// Until makes what ends the output at a text; nil where nothing does.
+	Until func() engine.Until
 
 	// Received are the tokens that reached the client, and Finish why they
 	// ended; Ended is false where the client saw no end.
@@ -102,6 +104,12 @@ type Request struct {
 	// nil lets the rule decide.
 	steps []step
 }
+
+// Whole reports whether the client received all that it asked for.
+func (r *Request) Whole() bool { return r.Ended && r.Finish != engine.FinishCancel }
+
+// unheard reports whether the request was cancelled before anything came of it.
+func (r *Request) unheard() bool { return r.Finish == engine.FinishCancel && len(r.Received) == 0 }
 
 // step is where a verification began and how many drafts were planned for it.
 type step struct{ position, planned int32 }

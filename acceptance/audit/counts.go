@@ -137,6 +137,7 @@ func (a *countsAudit) sum(co *course) {
 			k.blameRequest(co.id, "request %s ended with %q after token %d, which is no stop token", co.id, req.Finish, req.Received[n-1])
 		}
 	}
+	a.text(req)
 	k := a.b.check(checkSum)
 	if a.c.CutShort && len(co.tokens) < len(req.Received) {
 		// The last records are not on disk.
@@ -156,6 +157,21 @@ func (a *countsAudit) sum(co *course) {
 		co.id, len(co.tokens), len(req.Received), 100*(float64(len(co.tokens))/float64(len(req.Received))-1))
 }
 
+// text checks that an output ends where a text ends it, and nowhere else.
+func (a *countsAudit) text(req *Request) {
+	if req.Finish != engine.FinishText && req.Until == nil {
+		return
+	}
+	n, ended := 0, false
+	if req.Until != nil {
+		n, ended = req.Until().Push(req.Received)
+	}
+	ok := ended == (req.Finish == engine.FinishText) && (!ended || n == len(req.Received))
+	if k := a.b.check(checkStop); !k.holds(ok) {
+		k.blameRequest(req.ID, "request %s ended with %q after %d tokens; its stop strings end it: %v, after %d", req.ID, req.Finish, len(req.Received), ended, n)
+	}
+}
+
 // late takes tokens that the records emit after the client's last.
 func (a *countsAudit) late(co *course, r *engine.Record) {
 	if k := a.b.check(checkSum); !k.holds(false) {
@@ -169,6 +185,9 @@ func (a *countsAudit) absent(w *walk) {
 	for _, id := range sortedKeys(a.c.Requests) {
 		if w.open[id] != nil {
 			k.holds(true)
+			continue
+		}
+		if a.c.Requests[id].unheard() {
 			continue
 		}
 		if !k.holds(a.c.CutShort) {

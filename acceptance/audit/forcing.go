@@ -112,7 +112,7 @@ func (a *tokensAudit) replay(co *course) error {
 		return err
 	}
 	n := len(t.tokens)
-	if !co.req.Ended || a.c.CutShort {
+	if !co.req.Whole() || a.c.CutShort {
 		n = min(n, len(co.tokens))
 	}
 	k := a.b.check(checkPlain)
@@ -130,7 +130,10 @@ func (a *tokensAudit) replay(co *course) error {
 // decode decodes a request plainly, or remembers it.
 func (a *tokensAudit) decode(r *Request) (*trace, error) {
 	h := sha256.New()
-	fmt.Fprint(h, r.Rule, r.Params, r.MaxNew, r.Stop, r.IgnoreStop, r.Ended, len(r.Received), r.Prompt)
+	fmt.Fprint(h, r.Rule, r.Params, r.MaxNew, r.Stop, r.IgnoreStop, r.Whole(), len(r.Received), r.Prompt)
+	if r.Until != nil {
+		fmt.Fprint(h, r.ID) // no other request ends where it does
+	}
 	key := string(h.Sum(nil))
 	if t := a.plains[key]; t != nil {
 		return t, nil

@@ -125,7 +125,7 @@ func (a *countsAudit) ending(t *thread, co *course, r *engine.Record) {
 	if !k.holds(n <= co.req.MaxNew) {
 		k.blame(r, "emits %d tokens in all; at most %d were asked for", n, co.req.MaxNew)
 	}
-	if t.cut && !t.stopped && !k.holds(n == co.req.MaxNew || co.req.Finish == engine.FinishLength || !co.req.Ended) {
+	if t.cut && !t.stopped && !k.holds(n == co.req.MaxNew || co.req.Finish == engine.FinishLength || co.req.Finish == engine.FinishText || !co.req.Ended) {
 		k.blame(r, "emits %d of %d decided tokens with no stop token and %d of %d tokens", len(r.EmittedIDs), r.Accepted.Length(), n, co.req.MaxNew)
 	}
 }

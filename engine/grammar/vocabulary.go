@@ -103,6 +103,10 @@ func (v *Vocabulary) Compile(pattern string) (*Grammar, error) {
 // Pattern returns the pattern.
 func (g *Grammar) Pattern() string { return g.pattern }
 
+// Size returns the number of instructions of the pattern's automaton, which the time
+// for a state, and so for a token, grows with.
+func (g *Grammar) Size() int { return len(g.auto.prog.insts) }
+
 // Start returns the state of the empty output.
 func (g *Grammar) Start() State { return g.start }
 

@@ -1,0 +1,250 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/grammar"
+	"exacta.dev/exacta/engine/sample"
+)
+
+// generation is a request on its way: for each prompt, n choices, each a job.
+type generation struct {
+	s       *Server
+	id      string // of the answer
+	kind    string // chat or completion
+	created int64
+	c       *common
+	n       int
+	top     int // top log-probabilities; -1 asks for none
+	drafted drafted
+	prompts [][]int32
+	texts   []*text // by job
+	jobs    []*job  // those of one prompt together
+	ready   chan struct{}
+	arrived time.Time
+	who     *client
+	trace   *lifeSpan
+}
+
+// spec is what newGeneration makes jobs of.
+type spec struct {
+	kind, prefix string
+	c            *common
+	prompts      [][]int32
+	max          *int
+	maxParam     string
+	byDefault    int
+	top          int
+	pattern      string // a grammar
+	patternParam string
+	skipSpecial  bool
+	who          *client
+	arrived      time.Time
+}
+
+// newGeneration checks a request and makes its jobs.
+func (s *Server) newGeneration(q spec) (*generation, error) {
+	g := &generation{
+		s: s, kind: q.kind, created: time.Now().Unix(), c: q.c, n: 1, top: q.top,
+		ready: make(chan struct{}, 1), arrived: q.arrived, who: q.who, prompts: q.prompts,
+	}
+	tag := randomID()
+	g.id = q.prefix + tag
+	if q.c.N != nil {
+		g.n = *q.c.N
+	}
+	if g.n < 1 || g.n > s.cfg.Limits.Choices {
+		return nil, invalid("n", "n is %d; it must be 1 to %d", g.n, s.cfg.Limits.Choices)
+	}
+	if total, most := g.n*len(q.prompts), s.cfg.Limits.Open; total > most {
+		return nil, invalid("n", "the request asks for %d answers, of at most %d", total, most)
+	}
+	if q.top > s.cfg.Limits.TopLogs {
+		return nil, invalid("logprobs", "log-probabilities of %d tokens are asked for, of at most %d", q.top, s.cfg.Limits.TopLogs)
+	}
+	params, err := s.sampling(q.c)
+	if err != nil {
+		return nil, err
+	}
+	params.Grammar = q.pattern
+	compiled, err := s.constrained(q.patternParam, q.pattern)
+	if err != nil {
+		return nil, err
+	}
+	if g.drafted, err = s.speculate(q.c.Speculation, params); err != nil {
+		return nil, err
+	}
+	stop, err := s.stops(q.c)
+	if err != nil {
+		return nil, err
+	}
+	for i, ids := range q.prompts {
+		if len(ids) == 0 {
+			return nil, invalid("prompt", "the prompt is empty; it needs at least one token")
+		}
+		most, err := s.newTokens(q.max, q.maxParam, q.byDefault, len(ids))
+		if err != nil {
+			return nil, err
+		}
+		for choice := range g.n {
+			p := params
+			p.Choice = uint32(choice)
+			g.add(fmt.Sprintf("%s/%s-%d", g.point(), tag, i*g.n+choice), ids, most, p, compiled, stop, q.skipSpecial)
+		}
+	}
+	return g, nil
+}
+
+// randomID is the part of an id that no other has.
+func randomID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// point names how the request is decided, as the points of a run are named: the
+// statistics of records are by it.
+func (g *generation) point() string {
+	d := g.drafted
+	if d.drafter == "" {
+		return "plain." + d.rule.Name()
+	}
+	return fmt.Sprintf("%s.k%d.%s", d.Strategy, d.K, d.rule.Name())
+}
+
+// add makes a job.
+func (g *generation) add(id string, prompt []int32, most int, p sample.Params, compiled *grammar.Grammar, stop []int32, skipSpecial bool) {
+	s := g.s
+	j := &job{
+		accepted: make(chan error, 1), box: newOutbox(s.cfg.Limits.Buffer, g.ready), detail: g.drafted.detail, arrived: g.arrived,
+		req: engine.Request{
+			ID: id, Prompt: prompt, MaxNew: most, Params: p, Drafter: g.drafted.drafter, K: g.drafted.K, Rule: g.drafted.rule,
+			Stop: stop, Grammar: compiled, Salt: g.salt(),
+		},
+	}
+	if t := s.cfg.Model.Tokenizer; len(g.c.Stop) > 0 && t != nil {
+		j.stops = t.NewStops(g.c.Stop, skipSpecial)
+		j.req.Until = j.stops
+	}
+	if g.top >= 0 {
+		j.req.Observe = j.observe(g.top)
+	}
+	j.asked = &Asked{Request: j.req, Rule: g.drafted.rule.Name(), Strategy: g.drafted.Strategy, Stops: g.c.Stop, SkipSpecial: skipSpecial}
+	g.jobs = append(g.jobs, j)
+	g.texts = append(g.texts, newText(s.cfg.Model.Tokenizer, g.c, skipSpecial))
+}
+
+// salt separates the prefix cache by key, unless it is shared, and by what the
+// request says.
+func (g *generation) salt() string {
+	if g.s.cfg.ShareCache || g.who.key == nil {
+		return g.c.CacheSalt
+	}
+	return g.who.key.Name + "\x00" + g.c.CacheSalt
+}
+
+// start hands the jobs to the engine. After an error none is left.
+func (g *generation) start(ctx context.Context) error {
+	if err := g.s.reserve(len(g.jobs)); err != nil {
+		return err
+	}
+	for i, j := range g.jobs {
+		g.log(func(l Log) { l.Asked(j.asked) })
+		err := g.s.worker.submit(ctx, j)
+		if err == nil {
+			continue
+		}
+		g.log(func(l Log) { l.Ended(&Ended{ID: j.req.ID, Finish: engine.FinishCancel}) })
+		rest := len(g.jobs) - i
+		g.jobs = g.jobs[:i]
+		g.abandon("refused")
+		g.s.release(rest)
+		if errors.Is(err, errDead) || ctx.Err() != nil {
+			return err
+		}
+		return refusal(err)
+	}
+	return nil
+}
+
+// refusal is the engine's reason for not taking a request, for the client.
+func refusal(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner // without the engine's own id
+	}
+	return failure(http.StatusBadRequest, badRequest, "", "", "%v", err)
+}
+
+// log calls the log, if there is one.
+func (g *generation) log(f func(Log)) {
+	if g.s.cfg.Log != nil {
+		f(g.s.cfg.Log)
+	}
+}
+
+// cancel asks the worker to end all jobs.
+func (g *generation) cancel(why string) {
+	for _, j := range g.jobs {
+		g.s.worker.cancel(j, why)
+	}
+}
+
+// abandon ends the jobs that are left, and waits for them.
+func (g *generation) abandon(why string) {
+	g.cancel(why)
+	_ = g.follow(context.Background(), func(int, event) error { return nil })
+}
+
+// follow passes the events of the jobs to each, in order for each job, until all
+// have ended. When the client goes away, or each returns an error, the jobs are
+// cancelled and their ends are still waited for.
+func (g *generation) follow(ctx context.Context, each func(i int, e event) error) (err error) {
+	open := len(g.jobs)
+	gone := ctx.Done()
+	stop := func(why error) {
+		if err == nil {
+			err = why
+			g.cancel("client went away")
+		}
+	}
+	for open > 0 {
+		select {
+		case <-g.ready:
+		case <-gone:
+			gone = nil
+			stop(ctx.Err())
+			continue
+		}
+		for i, j := range g.jobs {
+			for _, e := range j.box.take() {
+				g.trace.step(j, e)
+				if e.end != nil {
+					open--
+					g.ended(j, e.end)
+				}
+				if err == nil {
+					if failed := each(i, e); failed != nil {
+						stop(failed)
+					}
+				}
+			}
+		}
+	}
+	return err
+}
+
+// ended takes note of the end of a job.
+func (g *generation) ended(j *job, end *ending) {
+	g.s.release(1)
+	g.log(func(l Log) { l.Ended(&Ended{ID: j.req.ID, Output: j.output, Finish: end.finish}) })
+	g.s.meter.ended(g, j, end)
+	g.who.spend(end.counts.Emitted)
+	g.trace.ended(j, end)
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"math"
+	"slices"
+)
+
+// tokenLog is the log-probability of a token that was chosen, and of the likeliest
+// ones at its place, before temperature, penalties and grammar.
+type tokenLog struct {
+	id  int32
+	log float64
+	top []topLog
+}
+
+// topLog is the log-probability of one of the likeliest tokens.
+type topLog struct {
+	id  int32
+	log float64
+}
+
+// observe keeps the log-probabilities of tokens until their step's record is there.
+func (j *job) observe(top int) func(id int32, logits []float32) {
+	return func(id int32, logits []float32) { j.logs = append(j.logs, logOf(id, logits, top)) }
+}
+
+// takeLogs returns those of the n tokens that a step emitted.
+func (j *job) takeLogs(n int) []tokenLog {
+	n = min(n, len(j.logs))
+	logs := slices.Clone(j.logs[:n])
+	j.logs = j.logs[:0]
+	return logs
+}
+
+// logOf is the log-softmax at a row of logits, for a token and the top likeliest:
+// of equal ones those of lower id, the likeliest first.
+func logOf(id int32, logits []float32, top int) tokenLog {
+	largest := slices.Max(logits)
+	sum := 0.0
+	for _, l := range logits {
+		sum += math.Exp(float64(l - largest))
+	}
+	norm := float64(largest) + math.Log(sum)
+	t := tokenLog{id: id, log: float64(logits[id]) - norm}
+	for i, l := range logits {
+		if top == 0 || len(t.top) == top && float64(l)-norm <= t.top[top-1].log {
+			continue
+		}
+		x := topLog{int32(i), float64(l) - norm}
+		at, _ := slices.BinarySearchFunc(t.top, x, func(a, b topLog) int {
+			if a.log >= b.log { // those of lower id came before
+				return -1
+			}
+			return 1
+		})
+		if len(t.top) == top {
+			t.top = t.top[:top-1]
+		}
+		t.top = slices.Insert(t.top, at, x)
+	}
+	return t
+}
