@@ -104,13 +104,9 @@ func TestForcedTool(t *testing.T) {
 func TestReasoning(t *testing.T) {
 	r := newRig(t, options{template: "chatml.jinja"})
 	q := js{
-		"messages": user("think"), "chat_template_kwargs": js{"enable_thinking": true}, "max_tokens": 120, "seed": 1, "temperature": 1,
-		"structured_outputs": js{"choice": []string{"yes", "no"}}, "logit_bias": js{},
+		"messages": user("think"), "chat_template_kwargs": js{"enable_thinking": true}, "max_tokens": 60, "seed": 1, "temperature": 1,
+		"structured_outputs": js{"choice": []string{"yes", "no"}},
 	}
-	// The embedded model does not think: it is made to end its thought.
-	end := r.ask("/tokenize", js{"prompt": "</think>", "add_special_tokens": false})["tokens"].([]any)
-	q["stop_token_ids"] = []int{}
-	_ = end
 	c := choice(r.ask("/v1/chat/completions", q), 0)
 	m := c["message"].(js)
 	require.NotEmpty(t, m["reasoning"])

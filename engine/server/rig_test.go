@@ -56,10 +56,11 @@ var words = sync.OnceValue(func() *grammar.Vocabulary {
 
 // rig is a server on the embedded model.
 type rig struct {
-	t    *testing.T
+	t    testing.TB
 	s    *server.Server
 	http *httptest.Server
 	log  *memory
+	dead bool // the engine is to have failed
 }
 
 // memory is a log that keeps all, with the records.
@@ -68,6 +69,7 @@ type memory struct {
 	asked   map[string]*server.Asked
 	ended   map[string]*server.Ended
 	records []*engine.Record
+	fail    error // of the next record
 }
 
 func (m *memory) Asked(a *server.Asked) {
@@ -86,7 +88,7 @@ func (m *memory) Record(r *engine.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.records = append(m.records, r)
-	return nil
+	return m.fail
 }
 
 // options of a rig.
@@ -97,7 +99,7 @@ type options struct {
 	slow     time.Duration // of each step
 }
 
-func newRig(t *testing.T, o options) *rig {
+func newRig(t testing.TB, o options) *rig {
 	t.Helper()
 	e := entry()
 	be, err := cpu.New(cpu.Options{})
@@ -159,7 +161,9 @@ func newRig(t *testing.T, o options) *rig {
 		require.NoError(t, r.s.Drain(ctx), "answers are stuck")
 		r.http.CloseClientConnections()
 		r.http.Close()
-		require.NoError(t, r.s.Close())
+		if err := r.s.Close(); !r.dead {
+			require.NoError(t, err)
+		}
 		http.DefaultClient.CloseIdleConnections()
 		require.Len(t, r.log.ended, len(r.log.asked), "every request that was asked has its end")
 	})
@@ -318,3 +322,17 @@ func draftUsage(v js) js { return v["usage"].(js)["speculation"].(js) }
 
 // engineOf is an engine of n sequences.
 func engineOf(n int) engine.Config { return engine.Config{MaxSequences: n} }
+
+// fuzzRig is a server whose answers are short.
+func fuzzRig(t testing.TB) *rig {
+	return newRig(t, options{template: "chatml.jinja", change: func(c *server.Config) {
+		c.Limits.NewTokens, c.Limits.Choices, c.Limits.Prompts, c.Limits.States = 3, 3, 3, 500
+	}})
+}
+
+// decode reads a JSON object.
+func decode(t testing.TB, text []byte) (v js) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(text, &v))
+	return v
+}

@@ -11,6 +11,7 @@ type speech struct {
 	thinking bool
 	started  bool // a text of the answer has begun: reasoning can only be before it
 	calling  bool
+	called   bool            // at least once
 	plain    strings.Builder // of a family without marks: the whole answer, if it may be a call
 	whole    bool            // it may be
 	trim     bool            // line ends that come next are no text
@@ -88,6 +89,7 @@ func (s *speech) next(last bool) (piece said, again bool) {
 		if !ok { // then it was none
 			return said{content: s.f.callOpen + body + map[bool]string{true: s.f.callClose}[found]}, found
 		}
+		s.called = true
 		return said{call: &toolCall{name, args}}, found
 	}
 	mark, text, found := s.mark(last)
@@ -99,9 +101,6 @@ func (s *speech) next(last bool) (piece said, again bool) {
 	}
 	if s.started = s.started || strings.TrimSpace(text) != ""; s.whole {
 		text = s.gather(text)
-	}
-	if s.tools && strings.TrimSpace(text) == "" && (found || s.calling) {
-		text = "" // between marks
 	}
 	return said{content: text}, found
 }
@@ -138,11 +137,24 @@ func (s *speech) mark(last bool) (mark, text string, found bool) {
 	}
 	if mark != "" {
 		text, s.held = s.held[:at], s.held[at+len(mark):]
+		if s.tools {
+			text = strings.TrimRight(text, spaces)
+		}
 		return mark, text, true
 	}
 	text = s.release(last, marks...)
+	if last && s.called && strings.Trim(text, spaces) == "" {
+		text = ""
+	}
+	if trimmed := strings.TrimRight(text, spaces); s.tools && !last {
+		s.held = text[len(trimmed):] + s.held // it is no text if a call follows
+		text = trimmed
+	}
 	return "", text, false
 }
+
+// spaces stand between calls, and are no text there.
+const spaces = " \t\r\n"
 
 // until takes the text up to a mark, and the mark if it is there.
 func (s *speech) until(mark string, last bool) (text string, found bool) {

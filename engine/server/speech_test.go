@@ -45,7 +45,7 @@ func TestSpeech(t *testing.T) {
 		{"<tool_call>", "x<think>\n", "hm</think>yes<think>no", false, "hm", "yes<think>no", nil},
 		{"<tool_call>", "x<think>\n", "never ends</thin", false, "never ends</thin", "", nil},
 		{"<tool_call>", "", "<think>a</think>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1}}\n</tool_call>\n<tool_call>{\"name\": \"g\"}</tool_call>", true, "a", "", []toolCall{{"f", `{"n": 1}`}, {"g", "{}"}}},
-		{"<tool_call>", "", "I call <tool_call>{\"name\": \"f\", \"arguments\": \"{}\"}</tool_call> now", true, "", "I call  now", []toolCall{{"f", "{}"}}},
+		{"<tool_call>", "", "I call <tool_call>{\"name\": \"f\", \"arguments\": \"{}\"}</tool_call> now", true, "", "I call now", []toolCall{{"f", "{}"}}},
 		{"<tool_call>", "", "<tool_call>not JSON</tool_call>", true, "", "<tool_call>not JSON</tool_call>", nil},
 		{"<tool_call>", "", "<tool_call>{\"name\": \"f\"}</tool_call>", false, "", "<tool_call>{\"name\": \"f\"}</tool_call>", nil},
 		{"<tool_call>", "", "<tool_call>{\"name\": \"f\"", true, "", "<tool_call>{\"name\": \"f\"", nil},
