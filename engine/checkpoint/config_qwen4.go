@@ -142,8 +142,8 @@ func (c *Config) parsePLE(f *fields) {
 	switch n := g.Columns(); {
 	case n > maxHashes:
 		f.fail("heads_per_ngram", strconv.Itoa(g.Heads), fmt.Sprintf("with ngram_size %d a token has %d hashes; there may be %d", g.Size, n, maxHashes))
-	case n > 0 && g.Width%(2*n) != 0:
-		f.fail("ple_embed_dim", strconv.Itoa(g.Width), fmt.Sprintf("it must be an even multiple of the %d hashes of a token", n))
+	case n > 0 && (g.Width%n != 0 || g.Width%2 != 0):
+		f.fail("ple_embed_dim", strconv.Itoa(g.Width), fmt.Sprintf("it must be even, and a multiple of the %d hashes of a token", n))
 	case n*(g.Base+gap*n*len(g.Layers))+g.Multiple > maxRows:
 		f.fail("ngram_vocab_size_base", strconv.Itoa(g.Base), fmt.Sprintf("a table of %d hashes may have %d rows", n, maxRows))
 	case len(c.EOS) == 0:

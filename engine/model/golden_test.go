@@ -34,11 +34,18 @@ func newRunner(t *testing.T, be kernels.Backend, dir string) *runner {
 	t.Cleanup(func() { require.NoError(t, ck.Close()) })
 	m, err := model.Load(be, model.Checkpoint{Checkpoint: ck}, model.Options{MaxTokens: 256, MTP: true})
 	require.NoError(t, err)
-	require.NoError(t, m.Reserve(256, 256))
+	var taps [][]int
 	layers := m.Layers()
 	if l, ok := m.MTPLayer(); ok {
 		layers = append(layers, l)
+		head, err := m.LoadMTP("")
+		require.NoError(t, err)
+		taps = [][]int{head.Taps()}
 	}
+	if len(taps) == 0 || taps[0] == nil {
+		taps = nil
+	}
+	require.NoError(t, m.Reserve(256, 256, taps...))
 	caches, err := be.Caches(kernels.CacheSpec{Layers: layers, Slots: 2, Pages: 8, SlotPages: 8, MaxDraft: 8})
 	require.NoError(t, err)
 	batch, err := kernels.NewBatch(be, 1, 256, 256)
@@ -88,7 +95,11 @@ func (r *runner) run(start int, ids, next []int32) (logits, mtp []float32) {
 	q.Write(r.kept, binary.LittleEndian.AppendUint32(nil, uint32(len(ids))))
 	q.Commit(r.caches, &b, r.kept, kernels.Buf{})
 	if next != nil {
-		hidden := out.Hidden.Top(len(next))
+		var taps kernels.Buf
+		if len(out.Taps) > 0 {
+			taps = out.Taps[0].Top(len(next))
+		}
+		hidden := r.mtp.Features(q, out.Hidden.Top(len(next)), taps)
 		mb := r.tables(start+1, next)
 		h := r.mtp.Forward(q, &mb, r.caches.Layer(len(r.m.Layers())), hidden)
 		mtp, r.out = r.read(r.mtp.Logits(q, h)), h
@@ -186,7 +197,7 @@ func worst(have, want []float32, vocab int) float64 {
 	return w
 }
 
-var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "glm4_moe", "deepseek_v3", "deepseek_v3_no_rank", "deepseek_v32", "glm_moe_dsa"}
+var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "glm4_moe", "deepseek_v3", "deepseek_v3_no_rank", "deepseek_v32", "glm_moe_dsa", "qwen4_exp"}
 
 // TestRefAgainstTransformers holds the float64 backend to transformers' float32
 // logits at every position, within 1e-4 of the row's largest.

@@ -87,11 +87,8 @@ func (w *worker) blendRow(o *blendOp, s *span, r int) {
 				set.Add(out[i*o.h:][:o.h], t)
 			}
 			set.ScaleWeight(t, t, rsqrtMean(set.SumSquares(t), o.h, o.norm.eps), o.norm.of(i*o.h))
-			taps := o.taps.values[i*o.h*k+k-1-j:]
-			acc := sum[i*o.h:][:o.h]
-			for c, y := range t {
-				acc[c] += float32(taps[c*k] * y)
-			}
+			set.Mul(t, t, o.taps.values[(k-1-j)*o.n*o.h+i*o.h:][:o.h])
+			set.Add(sum[i*o.h:][:o.h], t)
 		}
 	}
 	set.SiLU(sum, sum)

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"bytes"
+	"math"
 
 	"exacta.dev/exacta/kernels"
 )
@@ -80,6 +81,7 @@ func (l *placed) write(m *machine, b kernels.Batch) {
 				depth[j] = depth[up] + 1
 			}
 			at := l.off[i] + j
+			token[at] = tokenOf(p.rows[j])
 			pos[at], parent[at], span[at] = int32(p.start+depth[j]), int32(up), int32(s)
 		}
 	}
@@ -93,6 +95,10 @@ func (l *placed) write(m *machine, b kernels.Batch) {
 		m.q.Write(w.dst, packInts(w.x))
 	}
 }
+
+// tokenOf is the token of a row of projections: a function of the row, as the rows of a
+// sequence are.
+func tokenOf(row []float32) int32 { return int32(math.Float32bits(row[0]) >> 16 % 11) }
 
 // project returns layer i's projections of the batch; idle rows are NaN.
 func (l *placed) project(m *machine, i int) []byte {

@@ -15,7 +15,10 @@ type layer struct {
 	index     *kernels.IndexSpec // with attn: chooses its keys; its projections come behind
 	main      int                // columns of attn's own projections
 	delta     *kernels.DeltaSpec
-	proj, out int // columns
+	blocks    *kernels.BlockSpec // with attn, like index
+	proj, out int                // columns
+	// run, if any, is the layer in the place of attn and delta.
+	run func(m *machine, out, proj kernels.Buf, c kernels.Layer, b *kernels.Batch)
 }
 
 // attnShape is a kind of attention layer.
@@ -29,6 +32,7 @@ type attnShape struct {
 	firstKey    int
 	index       int // heads of an index that chooses keys; 0: none
 	topK        int
+	ratio       int // the index chooses blocks of as many keys; 0: keys
 }
 
 // The shapes of the model families: Qwen3.5 (gated, centred norms, a quarter
@@ -40,6 +44,7 @@ var attnShapes = []attnShape{
 	{name: "plain", q: 2, kv: 1, dim: 128, gated: true},
 	{name: "latent", q: 5, kv: 1, dim: 72, values: 56, rotary: 16},
 	{name: "chosen", q: 3, kv: 1, dim: 40, values: 32, rotary: 8, index: 6, topK: 37},
+	{name: "blocks", q: 4, kv: 2, dim: 40, gated: true, norm: true, centered: true, rotary: 10, index: 5, topK: 6, ratio: 4, firstKey: 1},
 	{name: "wide values", q: 4, kv: 2, dim: 32, values: 80, norm: true, rotary: 32},
 }
 
@@ -67,7 +72,15 @@ func (r *rig) attnLayer(a attnShape) *layer {
 		l.proj += a.q * a.dim
 	}
 	l.main = l.proj
-	if a.index > 0 {
+	switch {
+	case a.ratio > 0:
+		l.blocks = &kernels.BlockSpec{
+			Heads: a.index, Dim: indexDim, Rotary: a.rotary, Rope: s.Rope, TopK: a.topK, Ratio: a.ratio, FirstKey: a.firstKey,
+			QNorm: r.norm(indexDim, true), KNorm: r.norm(indexDim, true),
+		}
+		l.spec.IndexDim = indexDim
+		l.proj += (a.index + 1) * indexDim
+	case a.index > 0:
 		l.index = &kernels.IndexSpec{Heads: a.index, Dim: indexDim, Rotary: a.rotary, Rope: s.Rope, TopK: a.topK, FirstKey: a.firstKey}
 		l.spec.IndexDim = indexDim
 		l.proj += (a.index+1)*indexDim + a.index
@@ -141,6 +154,9 @@ func (r *rig) machine(slots, slotPages, maxDraft, snapshots int, layers ...*laye
 		m.proj = append(m.proj, r.alloc(kernels.BF16, bucketRows, l.proj))
 		m.out = append(m.out, r.alloc(kernels.BF16, bucketRows, l.out))
 		m.width += l.proj
+		if l.blocks != nil {
+			m.masks = r.alloc(kernels.I32, bucketRows, kernels.MaskWords(maxPositions))
+		}
 		if l.index != nil {
 			m.masks, m.heads = r.alloc(kernels.I32, bucketRows, kernels.MaskWords(maxPositions)), r.alloc(kernels.F32, bucketRows, l.index.Heads)
 		}
@@ -158,8 +174,10 @@ func (r *rig) machine(slots, slotPages, maxDraft, snapshots int, layers ...*laye
 func (m *machine) close() {
 	b := m.batch
 	bufs := append([]kernels.Buf{m.kept, m.path, b.Seq, b.Start, b.Len, b.RowOff, b.Token, b.Pos, b.Parent, b.Span, b.Logit}, m.proj...)
-	if !m.masks.None() {
-		bufs = append(bufs, m.masks, m.heads)
+	for _, b := range []kernels.Buf{m.masks, m.heads} {
+		if !b.None() {
+			bufs = append(bufs, b)
+		}
 	}
 	for _, b := range append(bufs, m.out...) {
 		m.be.Free(b)
@@ -219,6 +237,13 @@ func (m *machine) plain(pieces ...piece) [][][]byte {
 // BF16 to FP32 than a product with the identity.
 func (m *machine) choose(out, proj kernels.Buf, i int, b *kernels.Batch) {
 	l := m.layers[i]
+	if l.blocks != nil {
+		spec, masks := *l.attn, m.masks.Top(int(proj.Rows))
+		m.q.SelectBlocks(masks, proj.Columns(l.main, l.proj), m.cs.Layer(i), b, l.blocks)
+		spec.Keys = masks
+		m.q.Attend(out, proj.Columns(0, l.main), m.cs.Layer(i), b, &spec)
+		return
+	}
 	rows, at, n := int(proj.Rows), l.main+(l.index.Heads+1)*indexDim, l.index.Heads
 	masks, heads := m.masks.Top(rows), m.heads.Top(rows)
 	m.q.MatMul(heads, m.identity(n), proj.Columns(at, at+n), kernels.Linear{})
@@ -240,11 +265,14 @@ func (m *machine) step(pieces []piece, spans, rows int, shuffle bool) [][][]byte
 	for i, layer := range m.layers {
 		proj, out := m.proj[i].Top(rows), m.out[i].Top(rows)
 		m.q.Write(proj, l.project(m, i))
-		if layer.index != nil {
+		switch {
+		case layer.run != nil:
+			layer.run(m, out, proj, m.cs.Layer(i), &b)
+		case layer.index != nil || layer.blocks != nil:
 			m.choose(out, proj, i, &b)
-		} else if layer.attn != nil {
+		case layer.attn != nil:
 			m.q.Attend(out, proj, m.cs.Layer(i), &b, layer.attn)
-		} else {
+		default:
 			m.q.Delta(out, proj, m.cs.Layer(i), &b, layer.delta)
 		}
 	}

@@ -25,8 +25,11 @@ func testTrees(t *testing.T, s suite) {
 	}{
 		{"Attend", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[0])} }, around},
 		{"Attend/grouped", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[1])} }, []int{1, 61, 126}},
-		{"Attend/latent", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[6])} }, []int{1, 62}},
+		{"Attend/latent", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[7])} }, []int{1, 62}},
 		{"Attend/chosen", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[5])} }, []int{30, 61}},
+		{"Attend/blocks", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[6])} }, []int{2, 30, 61}},
+		{"Blend", func(r *rig) []*layer { return []*layer{r.blendLayer()} }, []int{1, 7, 60}},
+		{"Grams", func(r *rig) []*layer { return []*layer{r.gramLayer()} }, []int{1, 3, 62}},
 		{"Attend/splits", func(r *rig) []*layer { return []*layer{r.attnLayer(narrow)} }, []int{507, 509, 510, 511, 512}},
 		{"Delta", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[0])} }, append([]int{1, 3, 120}, around...)},
 		{"Delta/long", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[2])} }, []int{2, 62, 127}},

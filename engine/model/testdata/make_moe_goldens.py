@@ -272,7 +272,8 @@ def store(name, make, seed, mtp=None, stacked=False, extra=None):
     with open(os.path.join(name, "config.json"), "w") as f:
         json.dump(config, f, indent=1, sort_keys=True, default=str)
     wide = ("A_log", "e_score_correction_bias")
-    save_file({k: (v.float() if k.endswith(wide) else v.to(torch.bfloat16)).contiguous().clone() for k, v in tensors.items()},
+    kept = {k: v.float() if k.endswith(wide) else v.to(torch.bfloat16) if v.is_floating_point() else v for k, v in tensors.items()}
+    save_file({k: v.contiguous().clone() for k, v in kept.items()},
               os.path.join(name, "model.safetensors"), metadata={"format": "pt"})
     save_file(golden, os.path.join(name, "golden.safetensors"), metadata={**VERSIONS, "seed": str(seed), "margin": f"{least:.3g}"})
     print(name, "seed", seed, "closest choice", f"{least:.3g}", {k: tuple(v.shape) for k, v in golden.items()})
