@@ -178,6 +178,18 @@ func (s *inventory) Matrix(name string, rows, cols int) (kernels.Source, error) 
 	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: kernels.DTypeBF16, Data: strings.NewReader("")}, nil
 }
 
+// Ints returns an integer tensor, if the source has such.
+func (s *inventory) Ints(name string, n int) ([]int64, error) {
+	s.asked[name] = true
+	src, ok := s.Source.(interface {
+		Ints(name string, n int) ([]int64, error)
+	})
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return src.Ints(name, n)
+}
+
 // Done implements model.Source.
 func (s *inventory) Done(string) error { return nil }
 
@@ -227,6 +239,7 @@ func (in *Inspection) layOut(e *registry.Entry, o InspectOptions) (err error) {
 	held := be.Memory()
 	mem.Weights, mem.KV, mem.State = held[kernels.Weights], held[kernels.KV], held[kernels.State]
 	mem.Activations, mem.Tables, mem.Total = held[kernels.Activations], held[kernels.Tables], held.Total()
+	mem.LeftInFiles = m.LeftInFiles()
 	in.Memory = mem
 	return eng.Close()
 }

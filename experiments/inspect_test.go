@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,7 @@ func TestInspectMemory(t *testing.T) {
 		{Model: registry.Embedded, Context: 700, Sequences: 3, Threads: 2},
 		{Model: toyModel, Threads: 1, Draft: "none"},
 		{Model: "../engine/model/testdata/glm_moe_dsa", Threads: 1}, // experts, latent attention, indexes
+		{Model: "../engine/model/testdata/qwen4_exp", Threads: 2},   // streams, n-gram tables, an index of blocks
 		{Model: "random:embedded", Context: 300, Threads: 3},
 	} {
 		in, err := Inspect(t.Context(), c)
@@ -35,6 +37,7 @@ func TestInspectMemory(t *testing.T) {
 		require.Empty(t, in.Problems)
 		require.True(t, in.Runs)
 		mem := in.Memory
+		require.Equal(t, strings.Contains(c.Model, "qwen4_exp"), mem.LeftInFiles > 0, c.Model)
 
 		be, err := cpu.New(cpu.Options{Threads: c.Threads})
 		require.NoError(t, err)

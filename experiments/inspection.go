@@ -84,6 +84,7 @@ type InspectMemory struct {
 	Activations int64  `json:"activations"`
 	Tables      int64  `json:"tables"`
 	Total       int64  `json:"total"`
+	LeftInFiles int64  `json:"left_in_files"` // tables of n-grams, of which rows are read as they are needed; not in the total
 }
 
 // partNames say what a tensor is for, by the first that its name matches.
@@ -94,6 +95,9 @@ var partNames = []struct {
 	{"mtp", regexp.MustCompile(`(^|\.)mtp\.|nextn|eh_proj`)},
 	{"experts", regexp.MustCompile(`\.experts\.|_exps\.`)},
 	{"shared experts", regexp.MustCompile(`shared_expert|_shexp\.`)},
+	{"n-gram tables", regexp.MustCompile(`\.ngram_embedding\.|\.engram\.embed\.`)},
+	{"n-grams", regexp.MustCompile(`\.ple\.|\.engram\.`)},
+	{"streams", regexp.MustCompile(`\.hyper_connection_mixer\.|_hyper_connection\.|\.hc_`)},
 	{"embedding", regexp.MustCompile(`embed_tokens|token_embd`)},
 	{"head", regexp.MustCompile(`^(language_model\.)?lm_head|^output\.weight`)},
 	{"norms", regexp.MustCompile(`norm`)},

@@ -113,6 +113,9 @@ func printInspection(w io.Writer, in *experiments.Inspection) error {
 	if m := in.Memory; m != nil {
 		inspectLine(&b, "memory", "%s for %d x %d tokens, draft %s: weights %s, KV %s, state %s, activations %s, tables %s",
 			size(m.Total), m.Sequences, m.Context, m.Draft, size(m.Weights), size(m.KV), size(m.State), size(m.Activations), size(m.Tables))
+		if m.LeftInFiles > 0 {
+			inspectLine(&b, "", "and %s of n-gram tables, which stay in their files: rows are read as they are looked up", size(m.LeftInFiles))
+		}
 	}
 	for _, list := range []struct {
 		label string

@@ -100,7 +100,7 @@ var harmless = keySet(
 	"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id",
 	"language_model_only", "chunk_size_feed_forward", "is_decoder", "add_cross_attention", "id2label", "label2id",
 	"problem_type", "cross_attention_hidden_size", "decoder_start_token_id", "decoder_sparse_step", "router_aux_loss_coef",
-	"output_router_logits", "norm_topk_prob",
+	"output_router_logits", "norm_topk_prob", "number_of_conv_states",
 )
 
 func keySet(keys ...string) map[string]bool {

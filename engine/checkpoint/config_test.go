@@ -337,7 +337,7 @@ func TestConfigRefusesText(t *testing.T) {
 // FuzzConfig changes configs: what is accepted holds what Config promises and
 // survives being written and read.
 func FuzzConfig(f *testing.F) {
-	for _, o := range []obj{llamaJSON(), qwen3JSON(), qwen35JSON(), qwen3MoEJSON(), qwen35MoEJSON(), glm4MoEJSON(), deepseekJSON(), {"model_type": "qwen3_5", "text_config": qwen35JSON()}} {
+	for _, o := range []obj{llamaJSON(), qwen3JSON(), qwen35JSON(), qwen3MoEJSON(), qwen35MoEJSON(), glm4MoEJSON(), deepseekJSON(), glmDSAJSON(), qwen4JSON(), {"model_type": "qwen3_5", "text_config": qwen35JSON()}} {
 		text, err := json.Marshal(o)
 		require.NoError(f, err)
 		f.Add(text)

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -157,18 +156,11 @@ func (h *Head) Ints(name string, n int) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Len() != n || t.DType != I64 && t.DType != I32 {
-		return nil, fmt.Errorf("head %s: tensor %q is %s %v; it must be I64 or I32 with %d elements", h.Name(), name, t.DType, t.Shape, n)
+	ids, err := t.Ints(n)
+	if err != nil {
+		return nil, fmt.Errorf("head %s: tensor %q %w", h.Name(), name, err)
 	}
-	out := make([]int64, n)
-	for i := range out {
-		if t.DType == I64 {
-			out[i] = int64(binary.LittleEndian.Uint64(t.data[8*i:]))
-		} else {
-			out[i] = int64(int32(binary.LittleEndian.Uint32(t.data[4*i:])))
-		}
-	}
-	return out, nil
+	return ids, nil
 }
 
 // Close unmaps the weights. Closing twice is harmless.

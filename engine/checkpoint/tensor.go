@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"unsafe"
@@ -133,4 +134,21 @@ func Float32s(d DType, raw []byte) ([]float32, error) {
 		return nil, fmt.Errorf("%d bytes are no whole number of %s elements", len(raw), d)
 	}
 	return Tensor{Name: "values", DType: d, data: raw}.Float32s()
+}
+
+// Ints returns the n elements of an integer tensor (I64 or I32). The error says what
+// the tensor is instead.
+func (t Tensor) Ints(n int) ([]int64, error) {
+	if t.Len() != n || t.DType != I64 && t.DType != I32 {
+		return nil, fmt.Errorf("is %s %v; it must be I64 or I32 with %d elements", t.DType, t.Shape, n)
+	}
+	out := make([]int64, n)
+	for i := range out {
+		if t.DType == I64 {
+			out[i] = int64(binary.LittleEndian.Uint64(t.data[8*i:]))
+		} else {
+			out[i] = int64(int32(binary.LittleEndian.Uint32(t.data[4*i:])))
+		}
+	}
+	return out, nil
 }

@@ -34,6 +34,7 @@ type Model struct {
 	rope   kernels.Weight
 	blocks []*block
 	mtp    *mtpWeights
+	left   int64
 
 	rows, logitRows int
 	s               scratch
@@ -94,8 +95,13 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	if l.err != nil {
 		return nil, fmt.Errorf("load model: %w", l.err)
 	}
+	m.left = l.left
 	return m, nil
 }
+
+// LeftInFiles returns the bytes of tables that no backend on the host holds: rows are
+// read from their files as they are looked up, so that the source must stay open.
+func (m *Model) LeftInFiles() int64 { return m.left }
 
 // Backend returns the backend that holds the model.
 func (m *Model) Backend() kernels.Backend { return m.be }

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"exacta.dev/exacta/kernels"
 )
@@ -22,6 +24,23 @@ type gramTable struct {
 	spec  kernels.GramSpec
 	dim   int
 	parts []part
+}
+
+// stored checks numbers of a table's hashes that a file holds against those that follow
+// from the configuration; a file without them is fine.
+func (l *loader) stored(name string, want []int64) {
+	src, ok := l.src.(intSource)
+	if !ok || l.err != nil || !l.src.Has(name) {
+		return
+	}
+	have, err := src.Ints(name, len(want))
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	if err == nil && !slices.Equal(have, want) {
+		err = fmt.Errorf("%s: tensor %s is %d; %d follows from config.json", l.src.Name(), name, have, want)
+	}
+	l.err = err
 }
 
 // loadGrams takes a table in.

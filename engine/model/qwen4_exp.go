@@ -100,7 +100,11 @@ func (g *gatedResidual) spread(q kernels.Queue, x, y kernels.Buf, s *streamScrat
 func (l *loader) loadPLE(prefix string, nth int) *engram {
 	c, at := l.src.Config(), prefix+"ple."
 	n, h, g := c.Streams.Count, c.HiddenSize, c.Grams
-	m := &engram{grams: l.loadGrams(pleTable(c, at+"ple_embedding.ngram_embedding.", nth)), count: n, h: h}
+	table := pleTable(c, at+"ple_embedding.ngram_embedding.", nth)
+	l.stored(at+"ple_embedding.layer_multipliers", int64s(table.spec.Multipliers))
+	l.stored(at+"ple_embedding.ngram_heads_vocab_sizes", int64s(table.spec.Mod))
+	l.stored(at+"ple_embedding.ngram_heads_offsets", int64s(table.spec.Offset))
+	m := &engram{grams: l.loadGrams(table), count: n, h: h}
 	m.kv = l.load(kernels.Matrix, false, g.Width, part{at + "key_proj.weight", n * h}, part{at + "value_proj.weight", h})
 	m.qNorm, m.norm = l.streamNorm(at+"norm_query.weight"), l.streamNorm(at+"norm_key.weight")
 	m.blend = &kernels.BlendSpec{
@@ -126,6 +130,14 @@ func pleTable(c checkpoint.Config, prefix string, nth int) gramTable {
 	}
 	rows = (rows + g.Multiple - 1) / g.Multiple * g.Multiple
 	return gramTable{spec: s, dim: g.Width / columns, parts: shards(prefix+"shard_%d.weight", rows, g.Parts)}
+}
+
+func int64s[T uint32 | uint64](x []T) []int64 {
+	out := make([]int64, len(x))
+	for i, v := range x {
+		out[i] = int64(v)
+	}
+	return out
 }
 
 // blockIndex chooses the keys of an attention layer by blocks (Qwen sparse attention,

@@ -45,6 +45,14 @@ var shapes = map[string]func() checkpoint.Config{
 		c.Family, c.ModelType = checkpoint.Qwen3_5MoE, "qwen3_5_moe_text"
 		return sparse(c, checkpoint.MoE{Experts: 256, PerToken: 8, Size: 512, SharedSize: 512, SharedGate: true, Normalize: true})
 	},
+	"qwen3.8-flash-next": func() checkpoint.Config {
+		c := hybrid(2560, 0, 48, 24, 2, 256, checkpoint.GDN{NumKHeads: 16, NumVHeads: 48, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.Sigmoid}, 248320, 1e7)
+		c.Family, c.ModelType, c.EOS = checkpoint.Qwen4Exp, "qwen4_exp_text", []int32{248044}
+		c.Streams = checkpoint.Streams{Count: 4, Rank: 320}
+		c.Index = checkpoint.Index{Heads: 4, Dim: 128, TopK: 2048, Ratio: 4, Own: slices.Repeat([]bool{true}, c.NumLayers)}
+		c.Grams = checkpoint.Grams{Layers: []int{1}, Size: 3, Heads: 8, Width: 2560, Base: 20_000_000, Multiple: 128, Parts: 128, Taps: 4, Seed: 1234}
+		return sparse(c, checkpoint.MoE{Experts: 512, PerToken: 10, Size: 640, SharedSize: 640, SharedGate: true, Normalize: true})
+	},
 	"embedded": func() checkpoint.Config {
 		return hybrid(192, 448, 20, 4, 2, 64, checkpoint.GDN{NumKHeads: 2, NumVHeads: 4, KDim: 64, VDim: 64, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 4096, 1e5)
 	},

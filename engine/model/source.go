@@ -24,6 +24,13 @@ type Source interface {
 	Done(name string) error
 }
 
+// intSource is a Source that may have integer tensors.
+type intSource interface {
+	// Ints returns an integer tensor of n elements, by normalised name; its error is
+	// errors.ErrUnsupported where the source has none of any name.
+	Ints(name string, n int) ([]int64, error)
+}
+
 // Checkpoint is the Source of an opened checkpoint.
 type Checkpoint struct{ *checkpoint.Checkpoint }
 
@@ -38,6 +45,19 @@ func (c Checkpoint) Matrix(name string, rows, cols int) (kernels.Source, error) 
 		return kernels.Source{}, err
 	}
 	return sourceOf(c.Name(), t, name, rows, cols)
+}
+
+// Ints returns the n elements of an integer tensor (I64 or I32).
+func (c Checkpoint) Ints(name string, n int) ([]int64, error) {
+	t, err := c.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := t.Ints(n)
+	if err != nil {
+		return nil, fmt.Errorf("%s: tensor %s %w", c.Name(), name, err)
+	}
+	return ids, nil
 }
 
 // Done implements Source: the tensor's pages may leave memory.
@@ -107,9 +127,10 @@ func dims(rows, cols int) []int {
 
 // loader takes tensors in and remembers the first error.
 type loader struct {
-	be  kernels.Backend
-	src Source
-	err error
+	be   kernels.Backend
+	src  Source
+	err  error
+	left int64 // bytes of tables that stay in their files
 }
 
 // load stacks the named tensors, each [rows[i], cols], into one parameter.
@@ -140,6 +161,11 @@ func (l *loader) load(use kernels.Use, paired bool, cols int, parts ...part) ker
 
 // take gives a tensor made of the named ones to the backend.
 func (l *loader) take(t kernels.Tensor, names ...string) kernels.Weight {
+	if t.Use == kernels.Rows {
+		for _, p := range t.Parts {
+			l.left += int64(p.Rows) * int64(p.Cols) * int64(p.DType.Size())
+		}
+	}
 	w, err := l.be.Load(t)
 	for _, n := range names {
 		if e := l.src.Done(n); err == nil {
