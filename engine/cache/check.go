@@ -47,15 +47,28 @@ func (p *Pages) Check(tables [][]int32) error {
 	if n != p.idle {
 		return fmt.Errorf("%d idle pages, counted as %d", n, p.idle)
 	}
+	pins := 0
+	for i, on := range p.pinned {
+		if on && !p.kept[i] {
+			return fmt.Errorf("page %d is pinned and not kept", i)
+		}
+		if on {
+			pins++
+		}
+	}
+	if pins != p.pins {
+		return fmt.Errorf("%d pinned pages, counted as %d", pins, p.pins)
+	}
 	return nil
 }
 
-// idlePages returns the idle pages, the one released longest ago first.
+// idlePages returns the idle pages in the order of eviction.
 func (p *Pages) idlePages() []int32 {
 	var out []int32
-	head := int32(len(p.refs))
-	for i := p.next[head]; i != head && len(out) < len(p.refs); i = p.next[i] {
-		out = append(out, i)
+	for head := int32(len(p.refs)); int(head) < len(p.next); head++ {
+		for i := p.next[head]; i != head && len(out) < len(p.refs); i = p.next[i] {
+			out = append(out, i)
+		}
 	}
 	return out
 }
@@ -93,6 +106,9 @@ func (t *Prefix) Check(reserved int) error {
 			return fmt.Errorf("page %d is in use, and page %d before it is not", page, up.page)
 		} else if t.pages.refs[up.page] == 0 && age[page] > age[up.page] {
 			return fmt.Errorf("idle page %d would be evicted after page %d before it", page, up.page)
+		}
+		if up := n.parent; t.pages.pinned[page] != (n.pins > 0) || up.depth > 0 && up.pins < n.pins {
+			return fmt.Errorf("page %d: pinned %v with %d pins, %d before it", page, t.pages.pinned[page], n.pins, up.pins)
 		}
 		if s := n.snapshot; s >= 0 && t.snaps.owner[s] != n {
 			return fmt.Errorf("page %d has snapshot %d, which is another's", page, s)

@@ -43,6 +43,12 @@
 // without a search, all idle pages can be evicted, and their number is what
 // admission may count on. This is LRU by the time of release.
 //
+// A session that goes on later can have its path pinned ([Prefix.Pin]). Pinned
+// pages stand in a second list and are evicted when the first is empty, so pins
+// order evictions and never refuse memory. With a page all pages before it are
+// pinned, so that the order of release goes on to evict leaves first in either
+// list.
+//
 // # Snapshots
 //
 // A recurrent layer's state at a position is not in any page. A hit of a hybrid

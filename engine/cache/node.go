@@ -18,6 +18,7 @@ type node struct {
 	snapshot int32              // recurrent snapshot at the page's end; -1 is none
 	children map[uint64][]*node // by hash; never iterated
 	count    int                // children in all
+	pins     int                // pinned paths that the page is on
 }
 
 // child returns the child for a page's tokens, which must match one by one:

@@ -12,7 +12,8 @@ import "fmt"
 //
 // The free list is a stack: a fresh allocator hands out 0, 1, 2, ..., later
 // the page freed last comes first. Idle pages are listed from the one released
-// longest ago.
+// longest ago; those that are pinned stand in a list of their own, behind the
+// others.
 //
 // A call with a page that is not in the state it needs is a broken invariant
 // of the caller, and panics.
@@ -20,23 +21,28 @@ type Pages struct {
 	refs []int32
 	kept []bool
 	free []int32
-	// prev and next link the idle pages in a ring; entry len(refs) is its
-	// head. A page that is not idle has next = -1.
+	// prev and next link the idle pages in two rings; entry len(refs) is the
+	// head of the one, entry len(refs)+1 that of pinned pages. A page that is
+	// not idle has next = -1.
 	prev, next []int32
 	idle       int
+	pinned     []bool
+	pins       int // pinned pages
 }
 
 // NewPages returns an allocator of n pages, all free.
 func NewPages(n int) *Pages {
 	p := &Pages{
 		refs: make([]int32, n), kept: make([]bool, n), free: make([]int32, n),
-		prev: make([]int32, n+1), next: make([]int32, n+1),
+		prev: make([]int32, n+2), next: make([]int32, n+2), pinned: make([]bool, n),
 	}
 	for i := range n {
 		p.free[i] = int32(n - 1 - i)
 		p.next[i] = -1
 	}
-	p.prev[n], p.next[n] = int32(n), int32(n)
+	for head := range int32(2) {
+		p.prev[int32(n)+head], p.next[int32(n)+head] = int32(n)+head, int32(n)+head
+	}
 	return p
 }
 
@@ -110,18 +116,50 @@ func (p *Pages) keep(page int32) {
 // drop frees an idle page.
 func (p *Pages) drop(page int32) {
 	p.unlink(page)
+	p.pin(page, false)
 	p.kept[page] = false
 	p.free = append(p.free, page)
 }
 
-// oldest returns the idle page that was released longest ago.
+// pin marks a page as pinned or not; one that is idle goes to the end of the
+// list that it then belongs to.
+func (p *Pages) pin(page int32, on bool) {
+	if p.pinned[page] == on {
+		return
+	}
+	idle := p.next[page] >= 0
+	if idle {
+		p.unlink(page)
+	}
+	p.pinned[page] = on
+	if on {
+		p.pins++
+	} else {
+		p.pins--
+	}
+	if idle {
+		p.link(page)
+	}
+}
+
+// Pinned returns the number of pinned pages.
+func (p *Pages) Pinned() int { return p.pins }
+
+// oldest returns the idle page that was released longest ago, one that is not
+// pinned if there is any.
 func (p *Pages) oldest() (int32, bool) {
 	head := int32(len(p.refs))
+	if p.next[head] == head {
+		head++
+	}
 	return p.next[head], p.idle > 0
 }
 
 func (p *Pages) link(page int32) {
 	head := int32(len(p.refs))
+	if p.pinned[page] {
+		head++
+	}
 	last := p.prev[head]
 	p.next[last], p.prev[page] = page, last
 	p.next[page], p.prev[head] = head, page

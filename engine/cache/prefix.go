@@ -160,8 +160,33 @@ func (t *Prefix) Extend(path Path, tokens []int32, page int32) (Path, int32) {
 	return Path{path.space, c}, page
 }
 
-// Evict frees the idle page that was released longest ago, with its snapshot.
-// It reports false when no page is idle.
+// Pin keeps the pages of a path, and the snapshots at their ends, from eviction
+// for as long as anything else can be evicted: a session whose next prompt will
+// begin with them goes on later. The caller has a reference to each page of the
+// path, and takes the pin back by Unpin.
+func (t *Prefix) Pin(path Path) {
+	for n := path.node; n != nil && n.depth > 0; n = n.parent {
+		if invariants && t.pages.refs[n.page] == 0 {
+			panic(fmt.Sprintf("cache: pin of page %d, which its sequence has let go", n.page))
+		}
+		n.pins++
+		t.pages.pin(n.page, true)
+	}
+}
+
+// Unpin takes a pin back. Pages that no other pin keeps are evicted as if they
+// had been released now.
+func (t *Prefix) Unpin(path Path) {
+	for n := path.node; n != nil && n.depth > 0; n = n.parent {
+		if n.pins--; n.pins == 0 && t.byPage[n.page] == n {
+			t.pages.pin(n.page, false)
+		}
+	}
+}
+
+// Evict frees the idle page that was released longest ago, with its snapshot;
+// a pinned one only when all idle ones are. It reports false when no page is
+// idle.
 func (t *Prefix) Evict() bool {
 	page, ok := t.pages.oldest()
 	if !ok {
@@ -184,7 +209,8 @@ func (t *Prefix) Evict() bool {
 }
 
 // ReserveSnapshot takes a snapshot out of the budget for a Save to come,
-// evicting the one that was used longest ago when all are taken. It reports
+// evicting the one that was used longest ago when all are taken, a pinned one
+// only when all are. It reports
 // false when all are reserved, or there are none. The caller gives it back by
 // Attach or ReleaseSnapshot.
 func (t *Prefix) ReserveSnapshot() (int, bool) {

@@ -18,7 +18,8 @@ func newSnapshots(n int) snapshots {
 }
 
 // reserve takes a free snapshot, or else the attached one that was used longest
-// ago, whose node is returned to be told.
+// ago, of those that no pin keeps if there are any; its node is returned to be
+// told.
 func (s *snapshots) reserve() (id int32, evicted *node, ok bool) {
 	if n := len(s.free); n > 0 {
 		id = s.free[n-1]
@@ -27,7 +28,7 @@ func (s *snapshots) reserve() (id int32, evicted *node, ok bool) {
 	}
 	id = -1
 	for i, n := range s.owner {
-		if n != nil && (id < 0 || s.used[i] < s.used[id]) {
+		if n != nil && (id < 0 || s.before(i, int(id))) {
 			id = int32(i)
 		}
 	}
@@ -37,6 +38,14 @@ func (s *snapshots) reserve() (id int32, evicted *node, ok bool) {
 	evicted = s.owner[id]
 	s.owner[id] = nil
 	return id, evicted, true
+}
+
+// before reports whether attached snapshot a is evicted before b.
+func (s *snapshots) before(a, b int) bool {
+	if pa, pb := s.owner[a].pins > 0, s.owner[b].pins > 0; pa != pb {
+		return pb
+	}
+	return s.used[a] < s.used[b]
 }
 
 func (s *snapshots) attach(id int32, n *node) {

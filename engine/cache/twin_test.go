@@ -17,7 +17,17 @@ type entry struct {
 	page     int32
 	snapshot int // -1 is none
 	used     int // when the snapshot was used last
-	idle     int // when its last reference was dropped
+	idle     int // when its last reference was dropped, or its last pin taken back
+	pins     int
+}
+
+// before reports whether e goes before f: what is not pinned before what is, and
+// else what is older.
+func (e *entry) before(f *entry, older bool) bool {
+	if (e.pins > 0) != (f.pins > 0) {
+		return e.pins == 0
+	}
+	return older
 }
 
 // slowPrefix is the obvious twin of Prefix: a list of entries, searched.
@@ -56,21 +66,21 @@ func (s *slowPrefix) lookup(space string, tokens []int32) Hit {
 }
 
 // evict removes the entry that went idle first and returns its page.
-func (s *slowPrefix) evict() int32 {
+func (s *slowPrefix) evict() (page int32, pinned bool) {
 	var first *entry
 	for _, e := range s.entries {
-		if s.refs[e.page] == 0 && (first == nil || e.idle < first.idle) {
+		if s.refs[e.page] == 0 && (first == nil || e.before(first, e.idle < first.idle)) {
 			first = e
 		}
 	}
 	if first == nil {
-		return -1
+		return -1, false
 	}
 	if first.snapshot >= 0 {
 		s.free = append(s.free, first.snapshot)
 	}
 	s.entries = slices.DeleteFunc(s.entries, func(e *entry) bool { return e == first })
-	return first.page
+	return first.page, first.pins > 0
 }
 
 func (s *slowPrefix) reserve() int {
@@ -81,7 +91,7 @@ func (s *slowPrefix) reserve() int {
 	}
 	var first *entry
 	for _, e := range s.entries {
-		if e.snapshot >= 0 && (first == nil || e.used < first.used) {
+		if e.snapshot >= 0 && (first == nil || e.before(first, e.used < first.used)) {
 			first = e
 		}
 	}
@@ -110,20 +120,30 @@ type pair struct {
 	fast *Prefix
 	slow *slowPrefix
 	held []*holder
-	// evicted counts evictions.
-	evicted int
+	pins []pin
+	// evicted counts evictions, of which pinned of pinned pages.
+	evicted, pinned int
+}
+
+// pin is a pinned path, as the cache has it and as the twin has.
+type pin struct {
+	path    Path
+	entries []*entry
 }
 
 func (p *pair) alloc() (int32, bool) {
 	if page, ok := p.fast.pages.Alloc(); ok {
 		return page, true
 	}
-	want := p.slow.evict()
+	want, pinned := p.slow.evict()
 	require.Equal(p.t, want >= 0, p.fast.Evict())
 	if want < 0 {
 		return -1, false
 	}
 	p.evicted++
+	if pinned {
+		p.pinned++
+	}
 	page, ok := p.fast.pages.Alloc()
 	require.True(p.t, ok)
 	require.Equal(p.t, want, page, "the page evicted")
@@ -179,6 +199,27 @@ func (p *pair) end(i int) {
 	p.held = slices.Delete(p.held, i, i+1)
 }
 
+func (p *pair) pin(h *holder) {
+	keep := pin{path: h.path}
+	for n := range h.pages {
+		e := p.slow.find(h.space, h.tokens[:(n+1)*kernels.PageTokens])
+		e.pins++
+		keep.entries = append(keep.entries, e)
+	}
+	p.fast.Pin(h.path)
+	p.pins = append(p.pins, keep)
+}
+
+func (p *pair) unpin(i int) {
+	for _, e := range slices.Backward(p.pins[i].entries) {
+		if e.pins--; e.pins == 0 && p.slow.refs[e.page] == 0 {
+			e.idle = p.slow.tick()
+		}
+	}
+	p.fast.Unpin(p.pins[i].path)
+	p.pins = slices.Delete(p.pins, i, i+1)
+}
+
 func (p *pair) save(h *holder) {
 	want := p.slow.reserve()
 	got, ok := p.fast.ReserveSnapshot()
@@ -202,7 +243,7 @@ func (p *pair) save(h *holder) {
 }
 
 func TestPrefixAgainstTwin(t *testing.T) {
-	evicted := 0
+	evicted, pinned := 0, 0
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		opts := Options{Recurrent: rng.IntN(2) > 0, Snapshots: rng.IntN(4)}
@@ -215,7 +256,11 @@ func TestPrefixAgainstTwin(t *testing.T) {
 			p.fast.hash = func(tokens []int32) uint64 { return uint64(tokens[0]) % 2 }
 		}
 		for range 400 {
-			switch op := rng.IntN(8); {
+			switch op := rng.IntN(9); {
+			case op == 8 && len(p.pins) < 3 && len(p.held) > 0:
+				p.pin(p.held[rng.IntN(len(p.held))])
+			case op == 8 && len(p.pins) > 0:
+				p.unpin(rng.IntN(len(p.pins)))
 			case op == 0 && len(p.held) < 4:
 				var kinds []int32
 				for range rng.IntN(6) {
@@ -244,11 +289,18 @@ func TestPrefixAgainstTwin(t *testing.T) {
 		require.Zero(t, pages.Used())
 		require.Equal(t, len(p.slow.entries), pages.Idle())
 		for p.fast.Evict() {
-			require.GreaterOrEqual(t, p.slow.evict(), int32(0))
+			page, _ := p.slow.evict()
+			require.GreaterOrEqual(t, page, int32(0))
 		}
+		for len(p.pins) > 0 {
+			p.unpin(0)
+		}
+		require.Zero(t, pages.Pinned())
 		require.Equal(t, pages.Total(), pages.Free())
 		require.Empty(t, p.fast.roots)
 		evicted += p.evicted
+		pinned += p.pinned
 	}
+	require.Greater(t, pinned, 100, "the programs hardly evict pinned pages")
 	require.Greater(t, evicted, 1000, "the programs hardly evict")
 }
