@@ -1,62 +1,117 @@
 package sched
 
 import (
-	"slices"
-
 	"exacta.dev/exacta/engine/cache"
 )
 
-// admit makes a waiting sequence resident, with all the pages of its known
-// tokens: the first one in the policy's order, but sequences whose prefix is
-// pending are passed over, as many as there are slots. It returns nil if there
-// is none, or not enough pages for it: nobody overtakes one that lacks memory.
-// There must be a free slot.
-func (p *planner) admit() *sequence {
-	p.sortQueue()
-	for ; len(p.queue) > 0; p.queue = p.queue[1:] {
-		s := p.queue[0]
-		hit := cache.Hit{Snapshot: -1}
-		if p.prefix != nil {
-			hit = p.prefix.Lookup(s.space, s.known)
+// candidate is a waiting sequence that has not been looked at in this plan.
+type candidate struct {
+	*sequence
+	Candidate
+}
+
+// before reports whether a is admitted before b.
+func (p *planner) before(a, b candidate) bool {
+	switch {
+	case a.priority != b.priority:
+		return a.priority > b.priority
+	case p.policy.Before(a.Candidate, b.Candidate):
+		return true
+	case p.policy.Before(b.Candidate, a.Candidate):
+		return false
+	}
+	return a.arrival < b.arrival
+}
+
+// next takes the candidate that is to be admitted first out of the queue.
+func (p *planner) next() (candidate, bool) {
+	if !p.filled {
+		p.filled = true
+		for _, s := range p.waiting {
+			p.queue = append(p.queue, p.candidate(s))
 		}
-		if p.pending(s, hit) {
-			p.block(Block{ID: s.id, Why: PrefixPending})
+	}
+	if len(p.queue) == 0 {
+		return candidate{}, false
+	}
+	first, last := 0, len(p.queue)-1
+	for i := range p.queue {
+		if p.before(p.queue[i], p.queue[first]) {
+			first = i
+		}
+	}
+	c := p.queue[first]
+	p.queue[first] = p.queue[last]
+	p.queue = p.queue[:last]
+	return c, true
+}
+
+func (p *planner) candidate(s *sequence) candidate {
+	c := candidate{sequence: s, Candidate: s.candidate(p.step)}
+	if p.policy.LooksUp() {
+		c.Cached = p.lookup(s).Length
+	}
+	return c
+}
+
+func (p *planner) lookup(s *sequence) cache.Hit {
+	if p.prefix == nil {
+		return cache.Hit{Snapshot: -1}
+	}
+	return p.prefix.Lookup(s.space, s.known)
+}
+
+// admit makes a waiting sequence resident, with all the pages of its known
+// tokens: the first one in order of priority and policy, but sequences whose
+// prefix is pending are passed over, as many as there are slots. It returns nil
+// if there is none, or not enough pages for it: nobody overtakes one that lacks
+// memory. There must be a free slot.
+func (p *planner) admit() *sequence {
+	for c, ok := p.next(); ok; c, ok = p.next() {
+		hit := p.lookup(c.sequence)
+		if p.pending(c.sequence, hit) {
+			p.block(Block{ID: c.id, Why: PrefixPending})
 			if p.passed++; p.passed == p.cfg.Slots {
 				p.queue = nil
 				return nil
 			}
 			continue
 		}
-		need, available := p.need(s, hit), p.pages.Free()+p.pages.Idle()
-		if need > available {
-			p.block(Block{ID: s.id, Why: NoPages, Need: need, Available: available})
+		if why := p.fits(c.sequence, hit); why.Why != Open {
+			p.block(why)
 			p.queue = nil
 			return nil
 		}
-		p.queue = p.queue[1:]
-		p.enter(s, hit)
-		return s
+		p.enter(c.sequence, hit)
+		return c.sequence
 	}
 	return nil
 }
 
-// sortQueue puts the waiting sequences into the policy's order, once per plan.
-func (p *planner) sortQueue() {
-	if p.sorted {
-		return
+// fits reports whether there are pages for a waiting sequence, now and for the outputs
+// that are expected. When nothing runs there are: Submit saw that the sequence
+// fits at its longest.
+func (p *planner) fits(s *sequence, hit cache.Hit) Block {
+	need, available := p.need(s, hit), p.pages.Free()+p.pages.Idle()
+	if need > available {
+		return Block{ID: s.id, Why: NoPages, Need: need, Available: available}
 	}
-	p.sorted = true
-	p.queue = slices.Clone(p.waiting)
-	slices.SortStableFunc(p.queue, func(a, b *sequence) int {
-		ca, cb := a.candidate(p.step), b.candidate(p.step)
-		switch {
-		case p.policy.Before(ca, cb):
-			return -1
-		case p.policy.Before(cb, ca):
-			return 1
-		}
-		return 0
-	})
+	if len(p.running) == 0 {
+		return Block{}
+	}
+	length := len(s.known) + p.cfg.Lookahead
+	newcomer := grower{length: length, pages: pagesFor(length), own: pagesFor(length), left: p.remaining(s)}
+	for _, page := range hit.Pages {
+		newcomer.own -= min(1, p.pages.Refs(page))
+	}
+	resident := []grower{newcomer}
+	for _, r := range p.running {
+		resident = append(resident, p.grower(r))
+	}
+	if peak, all := forecast(resident, p.pages.Used()+newcomer.own), p.pages.Total(); peak > all {
+		return Block{ID: s.id, Why: OutputPages, Need: peak, Available: all}
+	}
+	return Block{}
 }
 
 // block records why the first sequence that could not be admitted waits.

@@ -34,6 +34,9 @@ func (c *Core) Commit(results []Result) error {
 			s.saving = -1
 		}
 		if r.Done || s.gone || len(s.known) == s.maxLen {
+			if r.Kept > 0 && !s.gone && !s.fixed {
+				c.outputs.add(len(s.known) - s.prompt)
+			}
 			c.retire(s)
 		}
 	}

@@ -39,6 +39,29 @@ type Config struct {
 	// Policy names the order of admission; empty means "fcfs". See
 	// Policies.
 	Policy string
+	// PrefillShare is the percentage of a step's rows, those of pending tokens
+	// apart, that prefill may have even if drafts want them, 1 to 100. Default
+	// 50.
+	PrefillShare int
+	// Expect is the length of an output, in tokens, that admission counts on
+	// before it has seen enough outputs end to know better. Default 256.
+	Expect int
+	// Sessions is the number of sessions whose pages are pinned in the prefix
+	// cache between their requests. Default 64.
+	Sessions int
+}
+
+// fill puts defaults in.
+func (c *Config) fill() {
+	for _, d := range []struct {
+		v   *int
+		def int
+	}{{&c.PrefillShare, 50}, {&c.Expect, 256}, {&c.Sessions, 64}, {&c.MaxSpans, c.Slots}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	c.MaxSpans = min(c.MaxSpans, c.Slots)
 }
 
 // Context returns the largest Request.MaxLen that the configuration can serve,
@@ -63,6 +86,12 @@ func (c Config) Validate() error {
 	least("MaxSpans", c.MaxSpans, 0)
 	least("Lookahead", c.Lookahead, 0)
 	least("Snapshots", c.Snapshots, 0)
+	least("PrefillShare", c.PrefillShare, 0)
+	least("Expect", c.Expect, 0)
+	least("Sessions", c.Sessions, 0)
+	if c.PrefillShare > 100 {
+		errs = append(errs, fmt.Errorf("sched config: PrefillShare is %d, want at most 100", c.PrefillShare))
+	}
 	if len(errs) == 0 {
 		if n := c.Context(); n < 2 {
 			errs = append(errs, fmt.Errorf("sched config: Lookahead of %d leaves a context of %d tokens, want at least 2", c.Lookahead, n))

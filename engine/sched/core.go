@@ -23,6 +23,8 @@ type Core struct {
 	slots    []int               // free ones, a stack, lowest on top at first
 	arrivals int64
 	step     int64
+	outputs  outputs
+	sessions sessions
 
 	// The step in flight: planned and not committed.
 	inFlight bool
@@ -35,10 +37,7 @@ func New(cfg Config) (*Core, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.MaxSpans == 0 {
-		cfg.MaxSpans = cfg.Slots
-	}
-	cfg.MaxSpans = min(cfg.MaxSpans, cfg.Slots)
+	cfg.fill()
 	policy, err := policyByName(cfg.Policy)
 	if err != nil {
 		return nil, err
@@ -98,8 +97,10 @@ func (c *Core) Submit(r Request) error {
 	}
 	s := &sequence{
 		id: r.ID, arrival: c.arrivals, maxLen: r.MaxLen, most: r.K, k: r.K, space: r.Space,
+		fixed: r.Fixed, priority: r.Priority, prompt: len(r.Prompt),
 		known: slices.Clone(r.Prompt), since: c.step,
 	}
+	s.session = c.sessions.open(r.Space, r.Session, c.arrivals)
 	s.forget()
 	c.arrivals++
 	c.byID[s.id] = s
@@ -127,6 +128,7 @@ func (c *Core) Cancel(id int64) bool {
 
 // retire forgets a finished or cancelled sequence.
 func (c *Core) retire(s *sequence) {
+	c.closeSession(s)
 	if s.slot >= 0 {
 		c.evacuate(s)
 	} else {

@@ -134,43 +134,6 @@ func TestExtend(t *testing.T) {
 	require.NoError(t, c.verify())
 }
 
-// byLength admits the shortest known tokens first, and ages: a policy is a few
-// lines.
-type byLength struct{}
-
-func (byLength) Name() string { return "by-length" }
-func (byLength) Before(a, b Candidate) bool {
-	return int64(a.Known)-8*a.Waited < int64(b.Known)-8*b.Waited
-}
-
-func TestPolicyOrders(t *testing.T) {
-	c := newCore(t, Config{Slots: 1, Pages: 8, SlotPages: 4, MaxBatchTokens: 64, Chunk: 64})
-	c.policy = byLength{}
-	var order []int64
-	submit := func(id int64, n int) {
-		require.NoError(t, c.Submit(Request{ID: id, Prompt: make([]int32, n), MaxLen: n + 1}))
-	}
-	step := func() {
-		var results []Result
-		for _, it := range c.Plan().Items {
-			order = append(order, it.ID)
-			results = append(results, Result{ID: it.ID, Kept: it.Rows, Tokens: []int32{1}})
-		}
-		require.NoError(t, c.Commit(results))
-	}
-	submit(1, 60)
-	submit(2, 30)
-	submit(3, 20)
-	submit(4, 30)
-	step()
-	submit(5, 25) // behind 2 and 4, which have waited a step
-	for c.Len() > 0 {
-		step()
-	}
-	require.Equal(t, []int64{3, 2, 4, 5, 1}, order)
-	require.Equal(t, []string{"fcfs"}, Policies())
-}
-
 // TestWordsOfKinds: kinds that a trace can never hold print as such.
 func TestWordsOfKinds(t *testing.T) {
 	require.Equal(t, "none none open", fmt.Sprint(Phase(0), " ", OpKind(0), " ", Open))

@@ -44,8 +44,8 @@
 //  1. Each decoding sequence has its pending token: decoding never pauses for
 //     prefill. A sequence is admitted only if there is a row and a span for it
 //     in every step to come, so this always fits.
-//  2. Prefill has the rows that drafts do not want, and half of the rest even
-//     if they do: newcomers get their first token soon, and a long prompt does
+//  2. Prefill has the rows that drafts do not want, and its share of all
+//     (Config.PrefillShare) even if they do: newcomers get their first token soon, and a long prompt does
 //     not stop speculation. Chunks go to running sequences in order of
 //     admission, then to newcomers.
 //  3. Drafts have what is left, spread evenly over the sequences, since each
@@ -59,13 +59,16 @@
 //
 // A sequence is admitted with the pages of all its known tokens, and only if
 // there is one more to spare for each resident sequence that can still grow,
-// itself included. Decoding sequences take pages as they need them. When there
-// is none, the prefix cache gives up what nobody uses; then the sequence that
-// was admitted last is preempted: its pages and slot are taken back, and it
-// waits where its arrival says. Nobody is admitted in a step that preempts.
-// Submit refuses what could not run alone. So the sequence admitted first always
-// goes on, and with first come, first served that is the oldest one: everybody
-// finishes.
+// itself included, and if the outputs to come are expected to fit: those of
+// requests that cannot stop early are known, others are judged by the outputs
+// that ended before (see forecast). Without that, a full memory would thrash.
+// Decoding sequences take pages as they need them. When there is none, the
+// prefix cache gives up what nobody uses; then, of the sequences of the lowest
+// priority, the one that was admitted last is preempted: its pages and slot are
+// taken back, and it waits where its arrival says. Nobody is admitted in a step
+// that preempts. Submit refuses what could not run alone. So the sequence of the
+// highest priority that was admitted first always goes on, and with first come,
+// first served that is the oldest one: within a priority everybody finishes.
 //
 // Preemption recomputes. Full pages stay in the prefix cache while there is
 // room, so that a preempted sequence may find them again.
@@ -89,11 +92,19 @@
 // recurrent layers the other saves a snapshot where the two part. That is the
 // one case in which later arrivals overtake.
 //
+// # Sessions
+//
+// A request can name the conversation that it continues. When it ends, its path
+// in the prefix cache is pinned for the session's next request: other pages are
+// evicted first. There are bounds on how many sessions are kept so, and at most
+// half of all pages are pinned; what was used longest ago is let go.
+//
 // # Policies
 //
-// A [Policy] is the order of admission, by name: a function of what a waiting
-// sequence is and how long, in steps, it has waited, so that ageing needs no
-// clock. It is one file and an entry in the registry. What it does not decide
+// A [Policy] is the order of admission within a priority, by name: a function of
+// what a waiting sequence is and how long, in steps, it has waited, so that
+// ageing needs no clock: "fcfs", "shortest-prefill" with ageing, and "session",
+// which goes by the arrival of a session's first request. It is one file and an entry in the registry. What it does not decide
 // keeps the guarantees above: who is preempted, how rows are shared, that memory
 // suffices.
 //

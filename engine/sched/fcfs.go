@@ -8,3 +8,5 @@ var _ Policy = fcfs{}
 func (fcfs) Name() string { return "fcfs" }
 
 func (fcfs) Before(a, b Candidate) bool { return a.Arrival < b.Arrival }
+
+func (fcfs) LooksUp() bool { return false }

@@ -121,6 +121,7 @@ const (
 	Open          BlockedBy = iota
 	NoPages                 // it needs more pages than are unused
 	PrefixPending           // its prefix is being computed by another sequence
+	OutputPages             // the outputs expected of it and of the others would need more pages than there are
 )
 
 // String returns the reason as it is written in traces.
@@ -130,6 +131,8 @@ func (b BlockedBy) String() string {
 		return "no pages"
 	case PrefixPending:
 		return "prefix pending"
+	case OutputPages:
+		return "output pages"
 	}
 	return "open"
 }
@@ -138,8 +141,10 @@ func (b BlockedBy) String() string {
 type Block struct {
 	ID  int64
 	Why BlockedBy
-	// Need and Available are pages, when Why is NoPages. Need includes the
-	// spare that running sequences may grow into.
+	// Need and Available are pages. When Why is NoPages, Available are the
+	// unused ones, and Need includes the spare that running sequences may grow
+	// into; when it is OutputPages, they are those needed at the fullest time
+	// to come, and all.
 	Need, Available int
 }
 

@@ -5,13 +5,17 @@ import (
 	"strings"
 )
 
-// Policy is an order of admission. It is a function of its arguments alone.
+// Policy is an order of admission among requests of one priority. It is a
+// function of its arguments alone.
 type Policy interface {
 	// Name is the name by which a configuration asks for the policy.
 	Name() string
 	// Before reports whether a is to be admitted before b: a strict weak
 	// order, in which candidates that tie are taken in order of arrival.
 	Before(a, b Candidate) bool
+	// LooksUp reports whether Before goes by Candidate.Cached, which takes a
+	// look-up in the prefix cache for every waiting sequence; else it is 0.
+	LooksUp() bool
 }
 
 // Candidate is what a policy knows of a waiting sequence.
@@ -20,12 +24,16 @@ type Candidate struct {
 	Arrival     int64 // count of requests submitted before it
 	Waited      int64 // steps planned since it was submitted or preempted
 	Known       int   // known tokens: the prompt, and after a preemption the output
+	Cached      int   // of those, tokens that the prefix cache has now
 	MaxLen      int
 	Preemptions int
+	// Session is the Arrival of the first request of the candidate's session,
+	// its own if it has none.
+	Session int64
 }
 
 // policies is the registry: a new policy is a file and an entry here.
-var policies = []Policy{fcfs{}}
+var policies = []Policy{fcfs{}, shortestPrefill{}, bySession{}}
 
 // Policies returns the names of the policies. The first is the default.
 func Policies() []string {

@@ -21,7 +21,8 @@ func randomConfig(rng *rand.Rand) Config {
 		Slots: 1 + rng.IntN(6), SlotPages: 1 + rng.IntN(8),
 		MaxBatchTokens: pick(rng, 1, 2, 3, 8, 40, 64, 200, 1000), Chunk: pick(rng, 1, 7, 64, 65, 512),
 		Lookahead: pick(rng, 0, 0, 1, 5), PrefixCache: rng.IntN(3) > 0, Recurrent: rng.IntN(2) > 0,
-		Snapshots: rng.IntN(5),
+		Snapshots: rng.IntN(5), Policy: pick(rng, Policies()...), PrefillShare: rng.IntN(101),
+		Expect: pick(rng, 0, 1, 1, 30), Sessions: rng.IntN(4),
 	}
 	cfg.Pages = 1 + rng.IntN(cfg.SlotPages*cfg.Slots)
 	if rng.IntN(3) == 0 {
@@ -64,7 +65,8 @@ func randomRequest(rng *rand.Rand, id int64, docs [][]int32, limit int) Request 
 	}
 	return Request{
 		ID: id, Prompt: prompt, MaxLen: min(limit, len(prompt)+1+rng.IntN(pick(rng, 100, 400))),
-		K: rng.IntN(9), Space: pick(rng, "", "", "mtp"),
+		K: rng.IntN(9), Space: pick(rng, "", "", "mtp"), Session: pick(rng, "", "", "a", "b", "c", "d"),
+		Priority: pick(rng, 0, 0, 0, 1, -1), Fixed: rng.IntN(4) == 0,
 	}
 }
 

@@ -102,6 +102,7 @@ func (p *replayer) config(rest string) error {
 		MaxBatchTokens: f.num("rows"), Chunk: f.num("chunk"), MaxSpans: f.num("spans"),
 		Lookahead: f.num("lookahead"), PrefixCache: f.flag("prefix"), Recurrent: f.flag("recurrent"),
 		Snapshots: f.num("snapshots"), Policy: f.next("policy"),
+		PrefillShare: f.num("share"), Expect: f.num("expect"), Sessions: f.num("sessions"),
 	}
 	if f.err == nil && max(cfg.Slots, cfg.Pages, cfg.Snapshots) > maxTracePages {
 		f.err = fmt.Errorf("more than %d slots, pages or snapshots", maxTracePages)
@@ -114,16 +115,10 @@ func (p *replayer) config(rest string) error {
 
 func (p *replayer) submit(rest string) error {
 	f := fields{rest: rest}
-	r := Request{ID: f.id(), MaxLen: f.num("max"), K: f.num("k")}
-	space, err := strconv.QuotedPrefix(strings.TrimPrefix(f.rest, "space="))
-	if f.err == nil && err != nil {
-		f.err = fmt.Errorf("space of request %d is not quoted", r.ID)
+	r := Request{
+		ID: f.id(), MaxLen: f.num("max"), K: f.num("k"), Fixed: f.flag("fixed"), Priority: f.num("priority"),
+		Session: f.quoted("session"), Space: f.quoted("space"), Prompt: f.tokens("prompt"),
 	}
-	if f.err == nil {
-		r.Space, f.err = strconv.Unquote(space)
-		f.rest = strings.TrimPrefix(strings.TrimPrefix(f.rest, "space="+space), " ")
-	}
-	r.Prompt = f.tokens("prompt")
 	if f.err == nil {
 		f.err = p.core.Submit(r)
 	}
@@ -201,6 +196,20 @@ func (f *fields) flag(key string) bool {
 		f.fail(fmt.Errorf("%s=%q, want true or false", key, s))
 	}
 	return s == "true"
+}
+
+// quoted takes a key whose value is a quoted text, which may have spaces in it.
+func (f *fields) quoted(key string) string {
+	rest := strings.TrimPrefix(f.rest, key+"=")
+	text, err := strconv.QuotedPrefix(rest)
+	if err != nil || rest == f.rest {
+		f.fail(fmt.Errorf("%s is not quoted", key))
+		return ""
+	}
+	f.rest = strings.TrimPrefix(rest[len(text):], " ")
+	text, err = strconv.Unquote(text)
+	f.fail(err)
+	return text
 }
 
 func (f *fields) tokens(key string) []int32 {

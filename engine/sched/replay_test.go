@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const shortTrace = `config slots=2 pages=8 slot-pages=4 rows=64 chunk=32 spans=2 lookahead=0 prefix=false recurrent=false snapshots=0 policy=fcfs
-submit 7 max=60 k=3 space="a b" prompt=40*0
+const shortTrace = `config slots=2 pages=8 slot-pages=4 rows=64 chunk=32 spans=2 lookahead=0 prefix=false recurrent=false snapshots=0 policy=fcfs share=50 expect=256 sessions=64
+submit 7 max=60 k=3 fixed=false priority=0 session="" space="a b" prompt=40*0
 plan
 	step 0: running 1, waiting 0, rows 0+32, pages 7 free 0 idle
 	reset 7 slot=0
@@ -84,10 +84,10 @@ func TestReplayRefuses(t *testing.T) {
 		{"slots=2", "slot=2", ErrTrace, `"slot=2" where slots= belongs`},
 		{"pages=8", "pages=99999999", ErrTrace, "more than 1048576 slots, pages or snapshots"},
 		{"prefix=false", "prefix=no", ErrTrace, `prefix="no", want true or false`},
-		{"policy=fcfs", "policy=lifo", ErrTrace, `unknown policy "lifo", want one of fcfs`},
+		{"policy=fcfs", "policy=lifo", ErrTrace, `unknown policy "lifo", want one of fcfs, shortest-prefill, session`},
 		{"submit", "sbmit", ErrTrace, `trace line 2: not a scheduler trace: event "sbmit"`},
 		{"submit 7", "submit x", ErrTrace, `"x" is not a number of 64 bits`},
-		{`space="a b"`, "space=a", ErrTrace, "space of request 7 is not quoted"},
+		{`space="a b"`, "space=a", ErrTrace, "space is not quoted"},
 		{"40*0", "0*0", ErrTrace, `list "0*0" repeats 0 times, want at least 1`},
 		{"40*0", "4..1", ErrTrace, `list "4..1" counts down`},
 		{"40*0", "1..x", ErrTrace, `"x" is not a number of 32 bits`},

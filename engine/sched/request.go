@@ -25,6 +25,17 @@ type Request struct {
 	MaxLen int
 	// K is the most drafts wanted in a step, below kernels.WindowTokens.
 	K int
+	// Fixed says that the output has MaxLen tokens unless it is cancelled:
+	// nothing stops it.
+	Fixed bool
+	// Priority: a request of a higher one is admitted before all of lower
+	// ones and is preempted after them. Nothing ages out of its priority.
+	Priority int
+	// Session names the conversation that the prompt continues, within its
+	// Space; empty for none. The pages of a session's last request are kept
+	// for its next one while there is room (Config.Sessions), and the policy
+	// "session" goes by it.
+	Session string
 	// Space separates prefix caches: a prompt only hits pages of its own
 	// space. Requests whose pages differ in what they hold (another
 	// device drafter's keys and values), or may not be seen to hit (another

@@ -19,8 +19,12 @@ import (
 type sequence struct {
 	id, arrival int64
 	maxLen      int
+	prompt      int // tokens of the prompt
 	most, k     int // drafts in a step: asked for, and wanted now
 	space       string
+	fixed       bool
+	priority    int
+	session     *session // nil for none
 
 	// known are the prompt and the output so far; it never shrinks.
 	known       []int32
@@ -87,8 +91,12 @@ func (s *sequence) forget() {
 }
 
 func (s *sequence) candidate(step int64) Candidate {
-	return Candidate{
+	c := Candidate{
 		ID: s.id, Arrival: s.arrival, Waited: step - s.since, Known: len(s.known),
-		MaxLen: s.maxLen, Preemptions: s.preemptions,
+		MaxLen: s.maxLen, Preemptions: s.preemptions, Session: s.arrival,
 	}
+	if s.session != nil {
+		c.Session = s.session.first
+	}
+	return c
 }

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"slices"
 
 	"exacta.dev/exacta/kernels"
@@ -10,9 +11,9 @@ import (
 type planner struct {
 	*Core
 	plan   Plan
-	queue  []*sequence // waiting sequences still to be looked at, in order
-	sorted bool        // the queue has been set
-	passed int         // sequences of the queue that were passed over
+	queue  []candidate // waiting sequences still to be looked at, once filled
+	filled bool
+	passed int // sequences that were passed over
 }
 
 // Plan decides the next step. It must be committed before the next one is
@@ -30,13 +31,13 @@ func (c *Core) Plan() Plan {
 	decode := p.grow()
 	rows := c.cfg.MaxBatchTokens - len(decode)
 
-	// Prefill may have the rows that drafts do not want, and half of them
+	// Prefill may have the rows that drafts do not want, and its share of them
 	// even if they do.
 	demand := 0
 	for _, s := range decode {
 		demand += s.wants()
 	}
-	room := max(rows-demand, rows-rows/2)
+	room := max(rows-demand, (rows*c.cfg.PrefillShare+99)/100)
 	prefill, claims := p.prefillers(room)
 	for claims < room && len(p.plan.Preempted) == 0 && len(p.running) < c.cfg.MaxSpans {
 		s := p.admit()
@@ -72,29 +73,30 @@ func (p *planner) prefillers(room int) (list []*sequence, claims int) {
 }
 
 // grow returns the decoding sequences, in order of admission, and sees that each
-// has pages for its pending token. When none are left, the sequence that was
-// admitted last is preempted, until there are, or it was the sequence itself.
-// The oldest one is never preempted: alone, it fits.
+// has pages for its pending token. When none are left, sequences are preempted
+// until there are, or it was the sequence itself: those of the lowest priority
+// first, and of these the one that was admitted last. So the first one of the
+// highest priority is never preempted: alone, it fits.
 func (p *planner) grow() []*sequence {
-	var decode []*sequence
-	for _, s := range slices.Clone(p.running) {
-		if !s.decoding {
-			continue
-		}
-		for s.slot >= 0 && !p.extend(s, s.length+1+p.cfg.Lookahead) {
-			victim := p.victim()
+	safest := slices.Clone(p.running)
+	slices.SortStableFunc(safest, func(a, b *sequence) int { return cmp.Compare(b.priority, a.priority) })
+	for _, s := range safest {
+		for s.decoding && !p.extend(s, s.length+1+p.cfg.Lookahead) {
+			last := len(safest) - 1
+			victim := safest[last]
+			safest = safest[:last]
 			p.preempt(victim)
 			p.plan.Preempted = append(p.plan.Preempted, victim.id)
 		}
-		if s.slot >= 0 {
+	}
+	var decode []*sequence
+	for _, s := range p.running {
+		if s.decoding {
 			decode = append(decode, s)
 		}
 	}
 	return decode
 }
-
-// victim returns the sequence to preempt.
-func (p *planner) victim() *sequence { return p.running[len(p.running)-1] }
 
 // drafts spreads at most rows drafts over the decoding sequences, one at a
 // time, since the first draft of one is worth more than the last of another;

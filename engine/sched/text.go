@@ -16,7 +16,7 @@ func (p Plan) String() string {
 	for _, id := range p.Preempted {
 		fmt.Fprintf(&b, "preempt %d\n", id)
 	}
-	if w := p.Blocked; w.Why == NoPages {
+	if w := p.Blocked; w.Why == NoPages || w.Why == OutputPages {
 		fmt.Fprintf(&b, "blocked %d: %v, need %d of %d\n", w.ID, w.Why, w.Need, w.Available)
 	} else if w.Why != Open {
 		fmt.Fprintf(&b, "blocked %d: %v\n", w.ID, w.Why)

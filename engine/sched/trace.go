@@ -10,8 +10,8 @@ import (
 // trace, which Replay can check. The format is a line per event, and under it,
 // indented by a tab, what belongs to it:
 //
-//	config slots=2 pages=8 slot-pages=4 rows=64 chunk=32 spans=2 lookahead=0 prefix=false recurrent=false snapshots=0 policy=fcfs
-//	submit 7 max=60 k=3 space="" prompt=40*0
+//	config slots=2 pages=8 slot-pages=4 rows=64 chunk=32 spans=2 lookahead=0 prefix=false recurrent=false snapshots=0 policy=fcfs share=50 expect=256 sessions=64
+//	submit 7 max=60 k=3 fixed=false priority=0 session="" space="" prompt=40*0
 //	plan
 //		step 0: running 1, waiting 0, rows 0+32, pages 7 free 0 idle
 //		reset 7 slot=0
@@ -107,11 +107,12 @@ func (t *Tracer) write(event, body string) {
 }
 
 func formatConfig(c Config) string {
-	return fmt.Sprintf("config slots=%d pages=%d slot-pages=%d rows=%d chunk=%d spans=%d lookahead=%d prefix=%v recurrent=%v snapshots=%d policy=%s",
+	return fmt.Sprintf("config slots=%d pages=%d slot-pages=%d rows=%d chunk=%d spans=%d lookahead=%d prefix=%v recurrent=%v snapshots=%d policy=%s share=%d expect=%d sessions=%d",
 		c.Slots, c.Pages, c.SlotPages, c.MaxBatchTokens, c.Chunk, c.MaxSpans, c.Lookahead,
-		c.PrefixCache, c.Recurrent, c.Snapshots, c.Policy)
+		c.PrefixCache, c.Recurrent, c.Snapshots, c.Policy, c.PrefillShare, c.Expect, c.Sessions)
 }
 
 func formatRequest(r Request) string {
-	return fmt.Sprintf("submit %d max=%d k=%d space=%q prompt=%s", r.ID, r.MaxLen, r.K, r.Space, formatTokens(r.Prompt))
+	return fmt.Sprintf("submit %d max=%d k=%d fixed=%v priority=%d session=%q space=%q prompt=%s",
+		r.ID, r.MaxLen, r.K, r.Fixed, r.Priority, r.Session, r.Space, formatTokens(r.Prompt))
 }

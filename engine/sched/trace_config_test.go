@@ -5,6 +5,7 @@ import "github.com/cockroachdb/datadriven"
 // config starts anew:
 //
 //	config slots=2 pages=8 slot-pages=4 rows=64 chunk=64 [spans=N] [lookahead=N] [prefix] [recurrent] [snapshots=N] [policy=NAME]
+//	  [share=N] [expect=N] [sessions=N]
 func (h *harness) config(d *datadriven.TestData) string {
 	args, flags := h.args(d)
 	var cfg Config
@@ -26,6 +27,12 @@ func (h *harness) config(d *datadriven.TestData) string {
 			cfg.Lookahead = h.number(v)
 		case "snapshots":
 			cfg.Snapshots = h.number(v)
+		case "share":
+			cfg.PrefillShare = h.number(v)
+		case "expect":
+			cfg.Expect = h.number(v)
+		case "sessions":
+			cfg.Sessions = h.number(v)
 		case "policy":
 			cfg.Policy = v
 		default:

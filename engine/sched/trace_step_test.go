@@ -59,4 +59,4 @@ func (h *harness) step(d *datadriven.TestData) string {
 	return b.String()
 }
 
-func contains(ids []int64, id int64) bool { return slices.Contains(ids, id) }
+func contains[T comparable](list []T, x T) bool { return slices.Contains(list, x) }

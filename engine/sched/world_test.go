@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -55,9 +56,9 @@ type world struct {
 
 // coverage counts the cases that a suite must have met.
 type coverage struct {
-	steps, preempted, hits, saved, swapped, pending, noPages      int
-	cutAtStop, failed, cancelled, cancelledInFlight, shortOfPages int
-	recomputed, computed, redrafted                               int
+	steps, preempted, hits, saved, swapped, pending, noPages, outputPages int
+	cutAtStop, failed, cancelled, cancelledInFlight, shortOfPages         int
+	recomputed, computed, redrafted, pinned                               int
 }
 
 func newWorld(cfg Config) (*world, error) {
@@ -254,8 +255,12 @@ func (w *world) checkPlan(p Plan, before []*sequence) error {
 		return fmt.Errorf("%d rows, counted as %d+%d", rows, p.DecodeRows, p.PrefillRows)
 	case len(p.Items) == 0 && w.core.Len() > 0:
 		return errors.New("nothing planned, and there is work")
-	case len(p.Preempted) > 0 && slices.Contains(p.Preempted, before[0].id):
-		return fmt.Errorf("the oldest sequence %d is preempted", before[0].id)
+	}
+	if len(p.Preempted) > 0 {
+		safe := slices.MaxFunc(before, func(a, b *sequence) int { return cmp.Compare(a.priority, b.priority) })
+		if slices.Contains(p.Preempted, safe.id) {
+			return fmt.Errorf("sequence %d is preempted, the oldest of the highest priority", safe.id)
+		}
 	}
 	return w.core.verify()
 }
@@ -279,6 +284,8 @@ func (v *coverage) note(w *world, p Plan) {
 	v.saved += len(p.After)
 	v.pending += btoi(p.Blocked.Why == PrefixPending)
 	v.noPages += btoi(p.Blocked.Why == NoPages)
+	v.outputPages += btoi(p.Blocked.Why == OutputPages)
+	v.pinned += btoi(w.core.pages.Pinned() > 0)
 }
 
 func (v *coverage) add(o coverage) {
@@ -288,7 +295,7 @@ func (v *coverage) add(o coverage) {
 		{&v.cutAtStop, &o.cutAtStop}, {&v.failed, &o.failed}, {&v.cancelled, &o.cancelled},
 		{&v.cancelledInFlight, &o.cancelledInFlight}, {&v.shortOfPages, &o.shortOfPages},
 		{&v.recomputed, &o.recomputed}, {&v.computed, &o.computed},
-		{&v.redrafted, &o.redrafted},
+		{&v.redrafted, &o.redrafted}, {&v.outputPages, &o.outputPages}, {&v.pinned, &o.pinned},
 	} {
 		*x.a += *x.b
 	}
