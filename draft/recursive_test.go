@@ -132,7 +132,7 @@ func TestModelDraftsForItself(t *testing.T) {
 			m := small(t, be, hybrid, 2)
 			warned := ""
 			for rule, p := range map[string]sample.Params{"greedy": {}, "coupled": {Temperature: 0.9, Seed: 4}} {
-				for _, cfg := range []engine.Config{{MaxSequences: 2, PrefixCache: true, Snapshots: 8}, {MaxSequences: 3, Pages: 4, Chunk: 31}} {
+				for _, cfg := range []engine.Config{{MaxSequences: 2, PrefixCache: true, Snapshots: 8}, {MaxSequences: 3, Pages: 4, ExpectedOutput: -1, Chunk: 31}} {
 					d, err := (&Model{Sample: rule == "coupled"}).Provision(Env{Backend: be, Model: m, Vocab: 37, Warn: func(text string) { warned = text }})
 					require.NoError(t, err)
 					want := records(t, m, engine.Config{MaxSequences: 1}, rule, nil, aroundBorders(0, p))
@@ -187,7 +187,7 @@ func TestLayerSkipIsASmallerModel(t *testing.T) {
 			env := Env{Backend: be, Model: m, Vocab: 37}
 			skip, err := (&LayerSkip{}).Provision(env)
 			require.NoError(t, err)
-			cfg := engine.Config{MaxSequences: 3, Pages: 6, Chunk: 50}
+			cfg := engine.Config{MaxSequences: 3, Pages: 6, ExpectedOutput: -1, Chunk: 50}
 			reqs := aroundBorders(4, sample.Params{})
 			got := records(t, m, cfg, "greedy", only(skip), reqs)
 			own := newRecursive("model", trunk{m: front, layers: 2, own: true}, env, false)

@@ -35,6 +35,16 @@ type Config struct {
 	// Policy names the order in which waiting requests are admitted, one of
 	// sched.Policies. Default: the first of them.
 	Policy string
+	// PrefillShare is the percentage of a step's rows that prompts may have even
+	// if drafts want them. Default 50.
+	PrefillShare int
+	// ExpectedOutput is the number of tokens that admission counts on for an
+	// output of unknown length before it has seen some end. Default 256; -1
+	// admits by the prompt alone.
+	ExpectedOutput int
+	// Sessions is the number of sessions whose pages are kept between their
+	// requests. Default 64.
+	Sessions int
 	// Vocab is the number of token ids that have a token; larger ids are
 	// never chosen. Default: the model's vocabulary.
 	Vocab int

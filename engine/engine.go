@@ -183,7 +183,8 @@ func (e *Engine) allocate() error {
 	e.core, err = sched.New(sched.Config{
 		Slots: cfg.MaxSequences, Pages: cfg.Pages, SlotPages: cfg.slotPages(), MaxBatchTokens: cfg.BatchTokens,
 		Chunk: cfg.Chunk, MaxSpans: cfg.MaxSequences, Lookahead: lookahead,
-		Policy: cfg.Policy, PrefixCache: cfg.PrefixCache, Recurrent: e.m.Recurrent() || lookahead > 0, Snapshots: cfg.Snapshots,
+		Policy: cfg.Policy, PrefillShare: cfg.PrefillShare, Expect: cfg.ExpectedOutput, Sessions: cfg.Sessions,
+		PrefixCache: cfg.PrefixCache, Recurrent: e.m.Recurrent() || lookahead > 0, Snapshots: cfg.Snapshots,
 	})
 	return err
 }
@@ -205,7 +206,9 @@ func (e *Engine) Submit(req Request) (*Sequence, error) {
 		return nil, fmt.Errorf("request %s: %w", req.ID, err)
 	}
 	err = e.core.Submit(sched.Request{
-		ID: seq.id, Prompt: e.cfg.Interposer.Keys(seq, req.Prompt), MaxLen: len(req.Prompt) + min(req.MaxNew, e.cfg.MaxTokens-len(req.Prompt)), K: seq.k(), Space: seq.space(),
+		ID: seq.id, Prompt: e.cfg.Interposer.Keys(seq, req.Prompt), MaxLen: len(req.Prompt) + min(req.MaxNew, e.cfg.MaxTokens-len(req.Prompt)), K: seq.k(),
+		Fixed: req.IgnoreStop && req.Until == nil && seq.req.Grammar == nil && req.Params.Grammar == "",
+		Space: seq.space(), Session: req.Session, Priority: req.Priority,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", req.ID, err)

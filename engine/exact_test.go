@@ -21,7 +21,7 @@ func TestPreemptionChangesNothing(t *testing.T) {
 		{ID: "d", Prompt: prompt(40, 8), MaxNew: 150, Drafter: "ngram", K: 5, Rule: rule(t, "coupled"), Params: sample.Params{Temperature: 0.7, Seed: 11}},
 	}
 	want := plain(t, m, reqs...)
-	r := newRig(t, m, engine.Config{MaxSequences: 4, Pages: 7}, strategy(t, m, "ngram"), strategy(t, m, "mtp"), knowing(outputs(want), 6))
+	r := newRig(t, m, engine.Config{MaxSequences: 4, Pages: 7, ExpectedOutput: -1}, strategy(t, m, "ngram"), strategy(t, m, "mtp"), knowing(outputs(want), 6))
 	for _, q := range reqs {
 		r.submit(q)
 	}
@@ -84,7 +84,7 @@ func TestCachedFollowsAdmissions(t *testing.T) {
 		reqs = append(reqs, q)
 	}
 	want := plain(t, m, reqs...)
-	r := newRig(t, m, engine.Config{MaxSequences: 3, Pages: 8, PrefixCache: true, Snapshots: 1, Chunk: 20}, strategy(t, m, "mtp"))
+	r := newRig(t, m, engine.Config{MaxSequences: 3, Pages: 8, ExpectedOutput: -1, PrefixCache: true, Snapshots: 1, Chunk: 20}, strategy(t, m, "mtp"))
 	for i, q := range reqs {
 		r.submit(q)
 		if i == 0 {
@@ -155,7 +155,7 @@ func TestTwoDeviceDrafters(t *testing.T) {
 	for i, name := range []string{"one", "two"} {
 		w[i] = &watching{DeviceDrafter: strategy(t, m, "mtp").(engine.DeviceDrafter), t: t, name: name}
 	}
-	r := newRig(t, m, engine.Config{MaxSequences: 5, Pages: 14}, w[0], w[1], strategy(t, m, "ngram"))
+	r := newRig(t, m, engine.Config{MaxSequences: 5, Pages: 14, ExpectedOutput: -1}, w[0], w[1], strategy(t, m, "ngram"))
 	for _, q := range reqs {
 		r.submit(q)
 	}

@@ -30,7 +30,7 @@ func TestRanksChangeNothing(t *testing.T) {
 		device bool
 	}{{"one", 1, false}, {"two", 2, false}, {"three", 3, false}, {"two devices", 2, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			x := &tandem{size: c.size, device: c.device, source: tinySource, cfg: engine.Config{MaxSequences: 4, Pages: 7}, reqs: mixed(), rules: map[string]string{"d": "coupled"}}
+			x := &tandem{size: c.size, device: c.device, source: tinySource, cfg: engine.Config{MaxSequences: 4, Pages: 7, ExpectedOutput: -1}, reqs: mixed(), rules: map[string]string{"d": "coupled"}}
 			require.NoError(t, x.run())
 			preempted := int32(0)
 			for id, o := range x.out {
@@ -100,7 +100,7 @@ func TestRanksOfTheEmbeddedModel(t *testing.T) {
 		{ID: "c", Prompt: append(prompt(70, 1), prompt(30, 4)...), MaxNew: 40, Drafter: "mtp", K: 1},
 	}
 	play := func(size int) *tandem {
-		x := &tandem{size: size, source: open, cfg: engine.Config{MaxSequences: 2, Pages: 6, PrefixCache: true}, reqs: reqs}
+		x := &tandem{size: size, source: open, cfg: engine.Config{MaxSequences: 2, Pages: 6, ExpectedOutput: -1, PrefixCache: true}, reqs: reqs}
 		require.NoError(t, x.run())
 		return x
 	}

@@ -43,6 +43,12 @@ type Request struct {
 	// Salt separates the prefix cache of this request from that of requests
 	// with another salt.
 	Salt string
+	// Session names the conversation that the prompt continues, so that the
+	// pages of this request are kept for its next one; empty for none.
+	Session string
+	// Priority orders admission before the policy does, and preemption: see
+	// sched.Request.
+	Priority int
 	// Observe, if not nil, is called for each token of the output, in order,
 	// before the step's record: with the raw FP32 logits [vocab] that it was
 	// chosen from, which are the engine's and to be read at once. A step that

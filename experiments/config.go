@@ -170,6 +170,15 @@ type EngineConfig struct {
 	BatchTokens int  `yaml:"batch_tokens" json:"batch_tokens"`
 	Chunk       int  `yaml:"chunk" json:"chunk"`
 	PrefixCache bool `yaml:"prefix_cache" json:"prefix_cache"`
+	// Policy is the order of admission: fcfs, shortest-prefill or session.
+	Policy string `yaml:"policy" json:"policy"`
+	// PrefillShare is the percentage of a step's rows that prompts may have
+	// even if drafts want them.
+	PrefillShare int `yaml:"prefill_share" json:"prefill_share"`
+	// ExpectedOutput is the length, in tokens, that admission counts on for an
+	// output that may stop early before it has seen some end; -1 admits by the
+	// prompt alone.
+	ExpectedOutput int `yaml:"expected_output" json:"expected_output"`
 }
 
 // Default returns the configuration that a file starts from.

@@ -152,6 +152,7 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 	return engine.New(s.m, engine.Config{
 		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(), Tokens: s.tokens,
 		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache, Lengths: lengths,
+		Policy: ec.Policy, PrefillShare: ec.PrefillShare, ExpectedOutput: ec.ExpectedOutput,
 	}, drafters, rule, rec, engine.Listener{})
 }
 

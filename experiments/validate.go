@@ -13,6 +13,7 @@ import (
 	"exacta.dev/exacta/draft"
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/engine/sample"
+	"exacta.dev/exacta/engine/sched"
 	"exacta.dev/exacta/kernels"
 	"exacta.dev/exacta/verify"
 )
@@ -53,6 +54,12 @@ func (c *Config) Validate() error {
 		return bad("engine.batch_tokens", "%d is out of range 0..%d", c.Engine.BatchTokens, 1<<20)
 	case c.Engine.Chunk < 0 || c.Engine.Chunk > 1<<20:
 		return bad("engine.chunk", "%d is out of range 0..%d", c.Engine.Chunk, 1<<20)
+	case c.Engine.Policy != "" && !slices.Contains(sched.Policies(), c.Engine.Policy):
+		return bad("engine.policy", "%q is not known; use one of %v", c.Engine.Policy, sched.Policies())
+	case c.Engine.PrefillShare < 0 || c.Engine.PrefillShare > 100:
+		return bad("engine.prefill_share", "%d is out of range 0..100", c.Engine.PrefillShare)
+	case c.Engine.ExpectedOutput < -1 || c.Engine.ExpectedOutput > 1<<20:
+		return bad("engine.expected_output", "%d is out of range -1..%d", c.Engine.ExpectedOutput, 1<<20)
 	case len(c.Strategies) == 0:
 		return bad("strategies", "is empty; name at least one drafter")
 	case len(c.Concurrency) == 0:

@@ -21,7 +21,7 @@ func TestHealthy(t *testing.T) {
 		{drafter: "mtp", k: 3, rule: "coupled", params: sample.Params{Temperature: 0.8, TopP: 0.95}},
 		{drafter: "mtp", k: 3, rule: "rejection", params: sample.Params{Temperature: 0.8, TopK: 40}},
 		{drafter: "mtp", k: 3, rule: "greedy", params: sample.Params{RepetitionPenalty: 1.2, PresencePenalty: 0.3}},
-		{drafter: "mtp", k: 3, rule: "greedy", engine: engine.Config{Pages: 9, MaxSequences: 6, BatchTokens: 24}},
+		{drafter: "mtp", k: 3, rule: "greedy", engine: engine.Config{Pages: 9, ExpectedOutput: -1, MaxSequences: 6, BatchTokens: 24}},
 		{drafter: "mtp", k: 2, rule: "greedy", engine: engine.Config{PrefixCache: true, MaxSequences: 2}},
 		{drafter: "mtp", k: 3, rule: "block", params: sample.Params{Temperature: 0.8, TopK: 40}},
 		{drafter: "mtp", k: 4, rule: "greedy", simulate: "length=2.6", params: sample.Params{Seed: 5}},

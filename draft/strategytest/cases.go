@@ -45,7 +45,7 @@ func cases() []scenario {
 		{name: "one sequence, k 8, over window borders", config: engine.Config{MaxSequences: 1}, requests: requests(1, 150, 8, sample.Params{})},
 		{name: "five sequences, k 3, chunks of 7", config: engine.Config{MaxSequences: 5, Chunk: 7}, requests: requests(5, 40, 3, sample.Params{})},
 		{name: "more requests than slots", config: engine.Config{MaxSequences: 2}, requests: requests(6, 25, 4, sample.Params{})},
-		{name: "too few pages", config: engine.Config{MaxSequences: 4, Pages: 5}, requests: requests(4, 150, 4, sample.Params{}), preempts: true},
+		{name: "too few pages", config: engine.Config{MaxSequences: 4, Pages: 5, ExpectedOutput: -1}, requests: requests(4, 150, 4, sample.Params{}), preempts: true},
 		{name: "shared prefixes", config: engine.Config{MaxSequences: 2, PrefixCache: true, Snapshots: 8}, requests: alike(6, 25, 4), hits: true},
 		{name: "sampled", config: engine.Config{MaxSequences: 3}, requests: requests(3, 50, 4, sampled)},
 		{name: "penalties", config: engine.Config{MaxSequences: 3}, requests: requests(3, 50, 4, sample.Params{PresencePenalty: 0.5, RepetitionPenalty: 1.1})},

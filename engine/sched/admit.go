@@ -96,19 +96,19 @@ func (p *planner) fits(s *sequence, hit cache.Hit) Block {
 	if need > available {
 		return Block{ID: s.id, Why: NoPages, Need: need, Available: available}
 	}
-	if len(p.running) == 0 {
+	if len(p.running) == 0 || p.cfg.Expect < 0 {
 		return Block{}
 	}
-	length := len(s.known) + p.cfg.Lookahead
-	newcomer := grower{length: length, pages: pagesFor(length), own: pagesFor(length), left: p.remaining(s)}
+	held := pagesFor(len(s.known) + p.cfg.Lookahead)
+	own := held
 	for _, page := range hit.Pages {
-		newcomer.own -= min(1, p.pages.Refs(page))
+		own -= min(1, p.pages.Refs(page))
 	}
-	resident := []grower{newcomer}
+	resident := []grower{p.grower(s, held, own)}
 	for _, r := range p.running {
-		resident = append(resident, p.grower(r))
+		resident = append(resident, p.grower(r, len(r.pages), p.ownPages(r)))
 	}
-	if peak, all := forecast(resident, p.pages.Used()+newcomer.own), p.pages.Total(); peak > all {
+	if peak, all := forecast(resident, p.pages.Used()+own), p.pages.Total(); peak > all {
 		return Block{ID: s.id, Why: OutputPages, Need: peak, Available: all}
 	}
 	return Block{}

@@ -44,7 +44,8 @@ type Config struct {
 	// 50.
 	PrefillShare int
 	// Expect is the length of an output, in tokens, that admission counts on
-	// before it has seen enough outputs end to know better. Default 256.
+	// before it has seen enough outputs end to know better. Default 256; -1
+	// admits by what is known now alone.
 	Expect int
 	// Sessions is the number of sessions whose pages are pinned in the prefix
 	// cache between their requests. Default 64.
@@ -87,7 +88,7 @@ func (c Config) Validate() error {
 	least("Lookahead", c.Lookahead, 0)
 	least("Snapshots", c.Snapshots, 0)
 	least("PrefillShare", c.PrefillShare, 0)
-	least("Expect", c.Expect, 0)
+	least("Expect", c.Expect, -1)
 	least("Sessions", c.Sessions, 0)
 	if c.PrefillShare > 100 {
 		errs = append(errs, fmt.Errorf("sched config: PrefillShare is %d, want at most 100", c.PrefillShare))

@@ -1,6 +1,9 @@
 package sched
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	// seenOutputs is the number of outputs, the last to end, that expectations
@@ -33,29 +36,14 @@ func (o *outputs) add(n int) {
 	o.sorted = slices.Insert(o.sorted, at, n)
 }
 
-// total returns the length expected of an output that has n tokens so far: the
-// ninth decile of the longer ones seen. When there were none, an output is
-// taken to be half way.
-func (o *outputs) total(n, expect int) int {
+// longer returns the lengths seen that are more than n, in ascending order; none
+// until enough have been seen.
+func (o *outputs) longer(n int) []int {
 	if len(o.sorted) < enoughOutputs {
-		return max(expect, 2*n)
+		return nil
 	}
 	at, _ := slices.BinarySearch(o.sorted, n+1)
-	longer := o.sorted[at:]
-	if len(longer) == 0 {
-		return 2 * n
-	}
-	return longer[len(longer)*9/10]
-}
-
-// remaining returns the number of tokens that a sequence is expected to add.
-func (c *Core) remaining(s *sequence) int {
-	most := s.maxLen - len(s.known)
-	if s.fixed {
-		return most
-	}
-	n := len(s.known) - s.prompt
-	return min(most, c.outputs.total(n, c.cfg.Expect)-n)
+	return o.sorted[at:]
 }
 
 // grower is a resident sequence as a forecast sees it.
@@ -63,44 +51,95 @@ type grower struct {
 	length int // positions of its known tokens and the lookahead
 	pages  int // held now
 	own    int // of those, pages that no other sequence has
-	left   int // tokens it is expected to add
+
+	// The output has n tokens, and comes to have most at the most. It ends as
+	// the longer ones did that were seen; with none, when left tokens have been
+	// added.
+	n, left, most int
+	longer        []int
 }
 
-// growth returns the pages that the sequence takes to add n tokens, of which the
+// growth returns the pages that the sequence takes to add t tokens, of which the
 // last is not computed.
-func (g grower) growth(n int) int { return max(0, pagesFor(g.length+n-1)-g.pages) }
+func (g grower) growth(t int) int { return max(0, pagesFor(g.length+t-1)-g.pages) }
 
-// forecast returns the most pages in use at any time to come if every resident
-// sequence adds the tokens expected of it, all at one pace, and gives its own
-// pages back when it ends; used are in use now. Memory in use is most just
-// before an end, so only those times are looked at. This is the admission of
-// the Past-Future scheduler (Gong et al. 2025, arXiv:2507.10150), with a
-// quantile where that draws samples.
+// alive returns the probability that the sequence adds t tokens or more.
+func (g grower) alive(t int) float64 {
+	switch {
+	case t > g.most || g.longer == nil && t > g.left:
+		return 0
+	case g.longer == nil:
+		return 1
+	}
+	ended, _ := slices.BinarySearch(g.longer, g.n+t)
+	return float64(len(g.longer)-ended) / float64(len(g.longer))
+}
+
+// caution is the number of standard deviations by which the pages in use at a
+// time to come may exceed their expectation and still be there.
+const caution = 2.0
+
+// forecast returns the pages that are in use at the fullest time to come, if
+// every resident sequence goes on at one pace and gives its own pages back when
+// it ends; used are in use now. Where it is not known when a sequence ends, that
+// is a sum of chances: its expectation and some standard deviations. The idea is
+// the admission of the Past-Future scheduler (Gong et al. 2025,
+// arXiv:2507.10150), which draws lengths where this takes moments.
 func forecast(resident []grower, used int) int {
 	peak := used
-	for _, at := range resident {
-		sum := used
+	for _, t := range times(resident) {
+		mean, variance := float64(used), 0.0
 		for _, g := range resident {
-			if g.left >= at.left {
-				sum += g.growth(at.left)
-			} else {
-				sum -= g.own
-			}
+			p, grown, own := g.alive(t), float64(g.growth(t)), float64(g.own)
+			mean += p*grown - (1-p)*own
+			variance += p * (1 - p) * (grown + own) * (grown + own)
 		}
-		peak = max(peak, sum)
+		peak = max(peak, int(math.Ceil(mean+caution*math.Sqrt(variance))))
 	}
 	return peak
 }
 
-// grower describes a resident sequence for a forecast.
-func (c *Core) grower(s *sequence) grower {
-	own := 0
+// times returns the times to look at, in tokens from now. Memory is fullest just
+// before an end: those are the ends that are known, and for other sequences the
+// likely one and the last.
+func times(resident []grower) []int {
+	var at []int
+	for _, g := range resident {
+		if g.longer == nil {
+			at = append(at, min(g.left, g.most))
+			continue
+		}
+		for _, end := range []int{g.longer[len(g.longer)/2], g.longer[len(g.longer)-1]} {
+			at = append(at, min(end-g.n, g.most))
+		}
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}
+
+// grower describes a sequence with this many pages, of which own are no other's,
+// for a forecast.
+func (c *Core) grower(s *sequence, pages, own int) grower {
+	g := grower{
+		length: len(s.known) + c.cfg.Lookahead, pages: pages, own: own,
+		n: len(s.known) - s.prompt, most: s.maxLen - len(s.known),
+	}
+	g.left = g.most
+	if s.fixed {
+		return g
+	}
+	if g.longer = c.outputs.longer(g.n); len(g.longer) == 0 {
+		g.longer, g.left = nil, max(c.cfg.Expect-g.n, g.n)
+	}
+	return g
+}
+
+// ownPages returns the number of a sequence's pages that no other has.
+func (c *Core) ownPages(s *sequence) (own int) {
 	for _, p := range s.pages {
 		if c.pages.Refs(p) == 1 {
 			own++
 		}
 	}
-	return grower{
-		length: len(s.known) + c.cfg.Lookahead, pages: len(s.pages), own: own, left: c.remaining(s),
-	}
+	return own
 }

@@ -22,7 +22,7 @@ func randomConfig(rng *rand.Rand) Config {
 		MaxBatchTokens: pick(rng, 1, 2, 3, 8, 40, 64, 200, 1000), Chunk: pick(rng, 1, 7, 64, 65, 512),
 		Lookahead: pick(rng, 0, 0, 1, 5), PrefixCache: rng.IntN(3) > 0, Recurrent: rng.IntN(2) > 0,
 		Snapshots: rng.IntN(5), Policy: pick(rng, Policies()...), PrefillShare: rng.IntN(101),
-		Expect: pick(rng, 0, 1, 1, 30), Sessions: rng.IntN(4),
+		Expect: pick(rng, 0, -1, -1, 30), Sessions: rng.IntN(4),
 	}
 	cfg.Pages = 1 + rng.IntN(cfg.SlotPages*cfg.Slots)
 	if rng.IntN(3) == 0 {

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -16,6 +17,7 @@ type load struct {
 	maxOut   int
 	fixed    bool
 	output   func(rng *rand.Rand) int // tokens at which an output stops
+	thrashes bool                     // when admitted by what is known at the time alone
 }
 
 func lognormal(median, sigma float64) func(*rand.Rand) int {
@@ -74,30 +76,49 @@ func (l load) run(t *testing.T, cfg Config, seed uint64) (o outcome) {
 	}
 }
 
+// plus adds another outcome of the same load.
+func (o outcome) plus(x outcome) outcome {
+	return outcome{
+		computed: o.computed + x.computed, recomputed: o.recomputed + x.recomputed, preempted: o.preempted + x.preempted,
+		steps: o.steps + x.steps, decoding: o.decoding + x.decoding, wait: max(o.wait, x.wait),
+	}
+}
+
+// share is the part of all tokens computed that was computed again.
+func (o outcome) share() float64 { return float64(o.recomputed) / float64(o.computed) }
+
+func (o outcome) String() string {
+	return fmt.Sprintf("recomputed %.3f, preempted %d, decoding %.1f, steps %d, longest wait %d",
+		o.share(), o.preempted, o.decoding/float64(o.steps), o.steps, o.wait)
+}
+
 // TestSaturation: with memory for a part of the sequences, of outputs of any
 // shape, everybody is served, and of all tokens computed less than one in twenty
-// is computed again after a preemption.
+// is computed again after a preemption. Admitted by what is known at the time
+// alone, some of the loads compute more than one in ten again.
 func TestSaturation(t *testing.T) {
 	cfg := Config{Slots: 64, Pages: 160, SlotPages: 64, MaxBatchTokens: 1024, Chunk: 512}
+	blind := cfg
+	blind.Expect = -1
 	for _, l := range []load{
 		{name: "burst", requests: 96, flight: 96, maxOut: 1000, output: lognormal(200, 0.7)},
-		{name: "burst of known length", requests: 96, flight: 96, maxOut: 400, fixed: true, output: lognormal(1e6, 0)},
-		{name: "sustained", requests: 400, flight: 32, maxOut: 2000, output: lognormal(200, 0.7)},
-		{name: "sustained, all long", requests: 200, flight: 32, maxOut: 1500, output: lognormal(1e6, 0)},
-		{name: "sustained, two kinds", requests: 400, flight: 32, maxOut: 2000, output: func(rng *rand.Rand) int {
+		{name: "burst of known length", requests: 96, flight: 96, maxOut: 400, fixed: true, output: lognormal(1e6, 0), thrashes: true},
+		{name: "sustained", requests: 200, flight: 32, maxOut: 2000, output: lognormal(200, 0.7)},
+		{name: "sustained, all long", requests: 100, flight: 32, maxOut: 1500, output: lognormal(1e6, 0), thrashes: true},
+		{name: "sustained, two kinds", requests: 600, flight: 32, maxOut: 2000, thrashes: true, output: func(rng *rand.Rand) int {
 			return pick(rng, 10, 10, 10, 1200)
 		}},
-		{name: "sustained, wide", requests: 400, flight: 32, maxOut: 3000, output: lognormal(150, 1.3)},
+		{name: "sustained, wide", requests: 200, flight: 32, maxOut: 3000, output: lognormal(150, 1.3)},
 	} {
-		var sum outcome
+		var o, other outcome
 		for seed := range uint64(2) {
-			o := l.run(t, cfg, seed)
-			sum.computed, sum.recomputed, sum.preempted = sum.computed+o.computed, sum.recomputed+o.recomputed, sum.preempted+o.preempted
-			sum.steps, sum.decoding, sum.wait = sum.steps+o.steps, sum.decoding+o.decoding, max(sum.wait, o.wait)
+			o = o.plus(l.run(t, cfg, seed))
+			other = other.plus(l.run(t, blind, seed))
 		}
-		share := float64(sum.recomputed) / float64(sum.computed)
-		t.Logf("%s: recomputed %.3f, preempted %d, decoding %.1f, steps %d, longest wait %d",
-			l.name, share, sum.preempted, sum.decoding/float64(sum.steps), sum.steps, sum.wait)
-		require.Less(t, share, 0.05, l.name)
+		t.Logf("%s: %v; blind: %v", l.name, o, other)
+		require.Less(t, o.share(), 0.05, l.name)
+		if l.thrashes {
+			require.Greater(t, other.share(), 0.1, l.name)
+		}
 	}
 }

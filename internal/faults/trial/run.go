@@ -187,6 +187,7 @@ func (m *Machine) engine(s Setup, known map[string][]int32, w Wiring, rec engine
 	if s.TightPages {
 		cfg.MaxTokens = s.PromptLen + (s.Requests-1)*s.PromptStep + s.MaxNew
 		cfg.Pages = (cfg.MaxTokens+cfg.MaxDraft+2+kernels.PageTokens-1)/kernels.PageTokens + 1
+		cfg.ExpectedOutput = -1 // or nobody would be preempted
 	}
 	return engine.New(m.Model, cfg, drafters, rule, rec, engine.Listener{})
 }
