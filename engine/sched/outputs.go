@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 const (
 	// seenOutputs is the number of outputs, the last to end, that expectations
@@ -63,40 +60,53 @@ type grower struct {
 // last is not computed.
 func (g grower) growth(t int) int { return max(0, pagesFor(g.length+t-1)-g.pages) }
 
+// certain is the probability 1: probabilities are whole numbers, since products
+// and sums of floats are not the same on every processor.
+const certain = 1 << 12
+
 // alive returns the probability that the sequence adds t tokens or more.
-func (g grower) alive(t int) float64 {
+func (g grower) alive(t int) int {
 	switch {
 	case t > g.most || g.longer == nil && t > g.left:
 		return 0
 	case g.longer == nil:
-		return 1
+		return certain
 	}
 	ended, _ := slices.BinarySearch(g.longer, g.n+t)
-	return float64(len(g.longer)-ended) / float64(len(g.longer))
+	return certain * (len(g.longer) - ended) / len(g.longer)
 }
-
-// caution is the number of standard deviations by which the pages in use at a
-// time to come may exceed their expectation and still be there.
-const caution = 2.0
 
 // forecast returns the pages that are in use at the fullest time to come, if
 // every resident sequence goes on at one pace and gives its own pages back when
 // it ends; used are in use now. Where it is not known when a sequence ends, that
-// is a sum of chances: its expectation and some standard deviations. The idea is
+// is a sum of chances: its expectation and two standard deviations. The idea is
 // the admission of the Past-Future scheduler (Gong et al. 2025,
 // arXiv:2507.10150), which draws lengths where this takes moments.
 func forecast(resident []grower, used int) int {
 	peak := used
 	for _, t := range times(resident) {
-		mean, variance := float64(used), 0.0
+		mean, variance := used*certain, 0
 		for _, g := range resident {
-			p, grown, own := g.alive(t), float64(g.growth(t)), float64(g.own)
-			mean += p*grown - (1-p)*own
-			variance += p * (1 - p) * (grown + own) * (grown + own)
+			p, grown := g.alive(t), g.growth(t)
+			mean += p*grown - (certain-p)*g.own
+			variance += p * (certain - p) * (grown + g.own) * (grown + g.own)
 		}
-		peak = max(peak, int(math.Ceil(mean+caution*math.Sqrt(variance))))
+		peak = max(peak, (mean+2*root(variance)+certain-1)/certain)
 	}
 	return peak
+}
+
+// root returns the square root of n, rounded up.
+func root(n int) int {
+	lo, hi := 0, 1<<31
+	for lo < hi {
+		if mid := (lo + hi) / 2; mid*mid < n {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }
 
 // times returns the times to look at, in tokens from now. Memory is fullest just

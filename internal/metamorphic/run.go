@@ -203,7 +203,7 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 	}
 	if p.Options.TightPages {
 		cfg.Pages = (MaxTokens+10)/kernels.PageTokens + 1 // exactly one longest sequence
-		cfg.ExpectedOutput = -1                               // or nobody would be preempted
+		cfg.ExpectedOutput = -1                           // or nobody would be preempted
 	}
 	return drive(m, cfg, drafters, p.Requests, &s.Coverage)
 }
