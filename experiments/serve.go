@@ -212,7 +212,8 @@ func (s *Served) engine(cfg *ServeConfig, l engine.Listener) (*engine.Engine, er
 	ec := cfg.Engine
 	return engine.New(s.session.m, engine.Config{
 		MaxTokens: cfg.Context, MaxSequences: cfg.Sequences, MaxDraft: cfg.MaxK, Vocab: s.session.entry.Vocab(),
-		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache, Policy: cfg.Policy,
+		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache,
+		Policy: ec.Policy, PrefillShare: ec.PrefillShare, ExpectedOutput: ec.ExpectedOutput,
 		Lengths: cfg.Length.New(),
 	}, drafters, rule, rec, l)
 }

@@ -53,8 +53,6 @@ type ServeConfig struct {
 
 	// Sequences is how many run at once; others wait.
 	Sequences int `yaml:"sequences"`
-	// Policy is the order in which those that wait are admitted.
-	Policy string `yaml:"policy"`
 	// Engine settings; the prefix cache is on.
 	Engine EngineConfig `yaml:"engine"`
 	// ShareCache lets clients with different keys hit the same prefix cache,
@@ -122,7 +120,7 @@ type ServeLimits struct {
 func DefaultServe() ServeConfig {
 	return ServeConfig{
 		Model: registry.Embedded, Backend: "cpu", Rule: "coupled", K: 3, MaxK: 8, Sequences: 32,
-		Policy: sched.Policies()[0], Engine: EngineConfig{PrefixCache: true},
+		Engine: EngineConfig{PrefixCache: true, Policy: sched.Policies()[0]},
 	}
 }
 
@@ -144,8 +142,7 @@ func (c *ServeConfig) Validate() error {
 		v, lo, hi int
 	}{
 		{"threads", c.Threads, 0, 1024}, {"context", c.Context, 0, 1 << 24}, {"max_k", c.MaxK, 1, kernels.WindowTokens - 1}, {"k", c.K, 0, c.MaxK},
-		{"sequences", c.Sequences, 1, 4096}, {"engine.pages", c.Engine.Pages, 0, 1 << 24}, {"engine.batch_tokens", c.Engine.BatchTokens, 0, 1 << 20},
-		{"engine.chunk", c.Engine.Chunk, 0, 1 << 20}, {"limits.body_bytes", c.Limits.BodyBytes, 0, 1 << 30}, {"limits.depth", c.Limits.Depth, 0, 1000},
+		{"sequences", c.Sequences, 1, 4096}, {"limits.body_bytes", c.Limits.BodyBytes, 0, 1 << 30}, {"limits.depth", c.Limits.Depth, 0, 1000},
 		{"limits.prompts", c.Limits.Prompts, 0, 1 << 16}, {"limits.choices", c.Limits.Choices, 0, 1 << 16}, {"limits.stops", c.Limits.Stops, 0, 1024},
 		{"limits.open", c.Limits.Open, 0, 1 << 20}, {"limits.new_tokens", c.Limits.NewTokens, 0, 1 << 24}, {"limits.buffer_steps", c.Limits.BufferSteps, 0, 1 << 20},
 		{"limits.write_seconds", c.Limits.WriteSeconds, 0, 3600},
@@ -154,13 +151,14 @@ func (c *ServeConfig) Validate() error {
 			return bad(r.key, "%d is out of range %d..%d", r.v, r.lo, r.hi)
 		}
 	}
+	if err := c.Engine.validate(); err != nil {
+		return err
+	}
 	switch {
 	case c.Model == "":
 		return bad("model", "is empty; give %s", registry.Names)
 	case !slices.Contains(Backends, c.Backend):
 		return bad("backend", "%q is not known; use one of %v", c.Backend, Backends)
-	case !slices.Contains(sched.Policies(), c.Policy):
-		return bad("policy", "%q is not known; use one of %v", c.Policy, sched.Policies())
 	case c.RecordPrompts && c.Records == "":
 		return bad("record_prompts", "is given without records")
 	}

@@ -48,27 +48,37 @@ func (c *Config) Validate() error {
 		return bad("max_new", "%d is out of range 1..%d", c.MaxNew, 1<<20)
 	case c.Repeats < 1 || c.Repeats > 1000:
 		return bad("repeats", "%d is out of range 1..1000", c.Repeats)
-	case c.Engine.Pages < 0 || c.Engine.Pages > 1<<24:
-		return bad("engine.pages", "%d is out of range 0..%d", c.Engine.Pages, 1<<24)
-	case c.Engine.BatchTokens < 0 || c.Engine.BatchTokens > 1<<20:
-		return bad("engine.batch_tokens", "%d is out of range 0..%d", c.Engine.BatchTokens, 1<<20)
-	case c.Engine.Chunk < 0 || c.Engine.Chunk > 1<<20:
-		return bad("engine.chunk", "%d is out of range 0..%d", c.Engine.Chunk, 1<<20)
-	case c.Engine.Policy != "" && !slices.Contains(sched.Policies(), c.Engine.Policy):
-		return bad("engine.policy", "%q is not known; use one of %v", c.Engine.Policy, sched.Policies())
-	case c.Engine.PrefillShare < 0 || c.Engine.PrefillShare > 100:
-		return bad("engine.prefill_share", "%d is out of range 0..100", c.Engine.PrefillShare)
-	case c.Engine.ExpectedOutput < -1 || c.Engine.ExpectedOutput > 1<<20:
-		return bad("engine.expected_output", "%d is out of range -1..%d", c.Engine.ExpectedOutput, 1<<20)
 	case len(c.Strategies) == 0:
 		return bad("strategies", "is empty; name at least one drafter")
 	case len(c.Concurrency) == 0:
 		return bad("concurrency", "is empty")
 	}
+	if err := c.Engine.validate(); err != nil {
+		return err
+	}
 	if err := c.Prompts.validate("prompts"); err != nil {
 		return err
 	}
 	return c.validateLists()
+}
+
+// validate checks the engine's settings. Errors are KeyErrors.
+func (c EngineConfig) validate() error {
+	switch {
+	case c.Pages < 0 || c.Pages > 1<<24:
+		return bad("engine.pages", "%d is out of range 0..%d", c.Pages, 1<<24)
+	case c.BatchTokens < 0 || c.BatchTokens > 1<<20:
+		return bad("engine.batch_tokens", "%d is out of range 0..%d", c.BatchTokens, 1<<20)
+	case c.Chunk < 0 || c.Chunk > 1<<20:
+		return bad("engine.chunk", "%d is out of range 0..%d", c.Chunk, 1<<20)
+	case c.Policy != "" && !slices.Contains(sched.Policies(), c.Policy):
+		return bad("engine.policy", "%q is not known; use one of %v", c.Policy, sched.Policies())
+	case c.PrefillShare < 0 || c.PrefillShare > 100:
+		return bad("engine.prefill_share", "%d is out of range 0..100", c.PrefillShare)
+	case c.ExpectedOutput < -1 || c.ExpectedOutput > 1<<20:
+		return bad("engine.expected_output", "%d is out of range -1..%d", c.ExpectedOutput, 1<<20)
+	}
+	return nil
 }
 
 // validate checks a set of prompts, or the sets in it.

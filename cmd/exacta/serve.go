@@ -92,7 +92,7 @@ func newServeCommand(_ *options) *cobra.Command {
 	flags.IntVar(&c.Context, "context", 0, "longest sequence in tokens (default: the model's, at most 8192)")
 	flags.IntVar(&c.Sequences, "sequences", c.Sequences, "sequences that run at once")
 	flags.IntVar(&c.Engine.Pages, "pages", 0, "KV pages of 64 tokens (default: enough for all sequences)")
-	flags.StringVar(&c.Policy, "policy", c.Policy, fmt.Sprintf("order of admission, one of %v", sched.Policies()))
+	flags.StringVar(&c.Engine.Policy, "policy", c.Engine.Policy, fmt.Sprintf("order of admission, one of %v", sched.Policies()))
 	flags.BoolVar(&f.noPrefix, "no-prefix-cache", false, "read every prompt whole")
 	flags.StringVar(&c.Records, "records", "", "directory for step records and requests")
 	flags.BoolVar(&c.RecordPrompts, "record-prompts", false, "keep the token ids of prompts there, for exacta audit")
@@ -123,7 +123,7 @@ func (f *serveFlags) settings(cmd *cobra.Command) (experiments.ServeConfig, erro
 		"model": func() { c.Model = given.Model }, "backend": func() { c.Backend = given.Backend }, "kernels": func() { c.Kernels = given.Kernels },
 		"threads": func() { c.Threads = given.Threads }, "name": func() { c.Name = given.Name }, "rule": func() { c.Rule = given.Rule },
 		"chat-template": func() { c.ChatTemplate = given.ChatTemplate }, "context": func() { c.Context = given.Context },
-		"sequences": func() { c.Sequences = given.Sequences }, "pages": func() { c.Engine.Pages = given.Engine.Pages }, "policy": func() { c.Policy = given.Policy },
+		"sequences": func() { c.Sequences = given.Sequences }, "pages": func() { c.Engine.Pages = given.Engine.Pages }, "policy": func() { c.Engine.Policy = given.Engine.Policy },
 		"records": func() { c.Records = given.Records }, "record-prompts": func() { c.RecordPrompts = given.RecordPrompts },
 		"log-text": func() { c.LogText = given.LogText }, "pprof": func() { c.Pprof = given.Pprof },
 		"no-prefix-cache": func() { c.Engine.PrefixCache = !f.noPrefix }, "auto": func() { c.Length = draft.Length{Auto: f.auto} },
