@@ -17,7 +17,7 @@ func bytesOf(s []int32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0
 // nothing: tables go up, statistics come down, everything between is handles.
 func TestForwardAllocatesNothing(t *testing.T) {
 	t.Run("hybrid", func(t *testing.T) { forwardAllocatesNothing(t, tinyCPU(t)) })
-	for _, name := range []string{"qwen3_5_moe", "glm_moe_dsa", "qwen4_exp"} {
+	for _, name := range []string{"qwen3_5_moe", "glm_moe_dsa", "qwen4_exp", "deepseek_v4"} {
 		t.Run(name, func(t *testing.T) { forwardAllocatesNothing(t, load(t, newCPU(t), family(t, name))) })
 	}
 }

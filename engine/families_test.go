@@ -26,7 +26,7 @@ func family(t *testing.T, name string) model.Random {
 // Two and three ranks give the tokens and logits of one: experts, blocks of latent
 // attention and indexes included.
 func TestFamiliesInTandem(t *testing.T) {
-	for _, name := range []string{"qwen3_5_moe", "glm_moe_dsa", "qwen4_exp"} {
+	for _, name := range []string{"qwen3_5_moe", "glm_moe_dsa", "qwen4_exp", "deepseek_v4"} {
 		t.Run(name, func(t *testing.T) {
 			src := family(t, name)
 			var want map[string]*outcome

@@ -178,16 +178,19 @@ func (s *inventory) Matrix(name string, rows, cols int) (kernels.Source, error) 
 	return kernels.Source{Name: name, Rows: rows, Cols: cols, DType: kernels.DTypeBF16, Data: strings.NewReader("")}, nil
 }
 
-// Ints returns an integer tensor, if the source has such.
+// Ints implements model.Source.
 func (s *inventory) Ints(name string, n int) ([]int64, error) {
 	s.asked[name] = true
-	src, ok := s.Source.(interface {
-		Ints(name string, n int) ([]int64, error)
-	})
-	if !ok {
-		return nil, errors.ErrUnsupported
+	ids, err := s.Source.Ints(name, n)
+	switch {
+	case err == nil || errors.Is(err, errors.ErrUnsupported):
+		return ids, err
+	case !s.Has(name):
+		s.in.Missing = append(s.in.Missing, name)
+	default:
+		s.in.problem(err)
 	}
-	return src.Ints(name, n)
+	return make([]int64, n), nil
 }
 
 // Done implements model.Source.

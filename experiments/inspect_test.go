@@ -30,6 +30,7 @@ func TestInspectMemory(t *testing.T) {
 		{Model: toyModel, Threads: 1, Draft: "none"},
 		{Model: "../engine/model/testdata/glm_moe_dsa", Threads: 1}, // experts, latent attention, indexes
 		{Model: "../engine/model/testdata/qwen4_exp", Threads: 2},   // streams, n-gram tables, an index of blocks
+		{Model: "../engine/model/testdata/deepseek_v4", Threads: 2}, // streams, windows, pooled keys
 		{Model: "random:embedded", Context: 300, Threads: 3},
 	} {
 		in, err := Inspect(t.Context(), c)

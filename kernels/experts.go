@@ -12,6 +12,9 @@ const (
 	ScoreSoftmax Score = iota
 	// ScoreSigmoid is sigmoid of each logit (DeepSeek-V3, GLM-4.5).
 	ScoreSigmoid
+	// ScoreSqrtSoftplus is the square root of log(1 + exp of each logit)
+	// (DeepSeek-V4).
+	ScoreSqrtSoftplus
 )
 
 // RouteSpec describes the router of a mixture of experts. Of E experts a row gets
@@ -24,7 +27,10 @@ const (
 // group), and the K experts come from those.
 //
 // The weight of a chosen expert is its score, without the bias; with Normalize
-// divided by the sum of the K scores (of sigmoids: + 1e-20); then times Scale.
+// divided by the sum of the K scores (but of softmax: + 1e-20); then times Scale.
+//
+// With Given the experts are those that ids holds already, and only the weights are
+// computed: an id that is no expert is an error of the tables.
 type RouteSpec struct {
 	K            int
 	Score        Score
@@ -32,6 +38,7 @@ type RouteSpec struct {
 	Groups, Kept int    // 0 groups: one
 	Normalize    bool
 	Scale        float32
+	Given        bool
 }
 
 // Check validates a router over experts experts.
@@ -41,7 +48,9 @@ func (s RouteSpec) Check(experts int) error {
 		kept = 1
 	}
 	switch {
-	case s.Score > ScoreSigmoid:
+	case s.Given && (groups > 1 || !s.Bias.None()):
+		return fmt.Errorf("%d groups and a bias for experts that are given", groups)
+	case s.Score > ScoreSqrtSoftplus:
 		return fmt.Errorf("unknown score %d of a router", s.Score)
 	case groups > experts || experts%groups != 0 || groups > 1 && experts/groups < 2:
 		return fmt.Errorf("%d experts in %d groups; groups must be equal and have at least 2", experts, groups)

@@ -242,6 +242,31 @@ type Queue interface {
 	// Delta runs a Gated DeltaNet layer: proj BF16 [Rows, ...] as DeltaSpec
 	// says, dst BF16 [Rows, VHeads*VDim].
 	Delta(dst, proj Buf, c Layer, b *Batch, s *DeltaSpec)
+	// Hyper computes the coefficients of streams: dst F32 [R, s.Cols()] of x
+	// BF16 [R, Streams*H].
+	Hyper(dst, x Buf, s *HyperSpec)
+	// GateUp is a SwiGLU of two halves with a limit: dst[i][c] = silu(min(g, limit)) *
+	// min(max(u, -limit), limit) of g = x[i][c] and u = x[i][N+c]. dst BF16 [R,
+	// N], x F32 [R, 2N]; a limit of 0 is none.
+	GateUp(dst, x Buf, limit float32)
+	// Rotate norms, rotates and rounds heads as s says: dst and src BF16 [Rows,
+	// Heads*Dim]; they may be the same.
+	Rotate(dst, src Buf, b *Batch, s *RotateSpec)
+	// Pool remembers what rows add to the groups of a Pooled layer, and leaves
+	// the pooled key of its group in each row that completes one, zeros in
+	// others: dst BF16 [Rows, Dim], proj F32 [Rows, n*2*Dim] as PoolSpec says.
+	Pool(dst, proj Buf, c Layer, b *Batch, s *PoolSpec)
+	// Keep makes a row of src (BF16 [Rows, HeadDim], or IndexDim with index set)
+	// the key, or the index key, of the group that the row completes.
+	Keep(src Buf, c Layer, b *Batch, index bool)
+	// Choose chooses groups of a Pooled layer by their index keys: dst (I32
+	// [Rows, words], words at least MaskWords of the groups in use) is the mask of
+	// a row's groups. q BF16 [Rows, Heads*Dim], weights F32 [Rows, Heads].
+	Choose(dst, q, weights Buf, c Layer, b *Batch, s *ChooseSpec)
+	// AttendPooled attends to the window of layer c, to which it appends kv, and
+	// to the groups of layer groups as s says: dst and q BF16 [Rows, Heads*Dim],
+	// kv BF16 [Rows, Dim].
+	AttendPooled(dst, q, kv Buf, c, groups Layer, b *Batch, s *PooledSpec)
 	// Stats reduces each row of logits (F32 [R, V]) to a row of dst
 	// (I32 [R, StatCols]): top two over the first vocab columns, the count
 	// of NaN, and, if hash is set, the hash of all V columns (else 0).

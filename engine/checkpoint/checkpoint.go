@@ -216,7 +216,10 @@ func (ck *Checkpoint) countMTP() int {
 			n = max(n, i+1)
 		}
 	}
-	// DeepSeek and GLM keep them behind the layers of the trunk.
+	for n < maxLayers && ck.Has(fmt.Sprintf("mtp.%d.e_proj.weight", n)) { // DeepSeek-V4
+		n++
+	}
+	// DeepSeek before it and GLM keep them behind the layers of the trunk.
 	for n < maxLayers && ck.Has(fmt.Sprintf("model.layers.%d.eh_proj.weight", ck.config.NumLayers+n)) {
 		n++
 	}

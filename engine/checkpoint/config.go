@@ -22,6 +22,7 @@ const (
 	DeepseekV32 Family = "deepseek_v32" // DeepseekV3 with an index that chooses keys
 	GLMMoEDSA   Family = "glm_moe_dsa"  // GLM-5: likewise, with indexes that layers share
 	Qwen4Exp    Family = "qwen4_exp"    // Qwen3_5MoE with residual streams, an index of blocks and n-gram embeddings
+	DeepseekV4  Family = "deepseek_v4"  // streams, and attention to a window and to pooled keys
 )
 
 // LayerKind is the kind of mixer of a decoder layer.
@@ -66,6 +67,7 @@ type Config struct {
 	QKVBias          bool        // q, k and v projections have biases
 	MLA              MLA         // latent attention; zero where a family has none
 	Index            Index       // sparse attention; zero where a family has none
+	Pooled           Pooled      // attention to a window and pooled keys; zero where a family has none
 	QKNorm           bool        // norms of each head of q and k, where a family has a choice
 	Streams          Streams     // residual streams; zero where a family has one
 	Grams            Grams       // n-gram embeddings; zero where a family has none
@@ -132,6 +134,9 @@ type Rope struct {
 func (c Config) RotaryDim() int {
 	if c.MLA.KVRank > 0 {
 		return c.MLA.Rope
+	}
+	if c.Pooled.Window > 0 {
+		return c.Pooled.Rope
 	}
 	return int(float64(c.HeadDim) * c.Rope.PartialFactor)
 }

@@ -34,6 +34,7 @@ func (c Config) JSON() ([]byte, error) {
 	}
 	c.moeJSON(out)
 	c.mlaJSON(out, rope)
+	c.pooledJSON(out)
 	if c.Family == GLM4MoE {
 		out["attention_bias"], out["use_qk_norm"], out["num_nextn_predict_layers"] = c.QKVBias, c.QKNorm, c.MTPLayers
 	}

@@ -13,6 +13,8 @@ type Score string
 const (
 	Softmax     Score = "softmax"
 	SigmoidTopK Score = "sigmoid" // with a bias for the choice alone ("noaux_tc")
+
+	SqrtSoftplus Score = "sqrtsoftplus" // likewise
 )
 
 // MoE is the shape of the layers that are mixtures of experts.
@@ -27,6 +29,8 @@ type MoE struct {
 	KeptGroups int
 	Normalize  bool    // the weights of a token's experts are divided by their sum
 	Scale      float64 // and then multiplied by this
+	Limit      float64 // of what enters an expert's product, its gate from above alone; 0 is none
+	Hash       []bool  // by layer, whether a table gives the experts of a token; nil: none
 }
 
 // maxExperts bounds the experts of a layer.
@@ -160,7 +164,7 @@ func (c *Config) sparseAfter(f *fields) {
 // moeJSON adds the keys of the mixture.
 func (c Config) moeJSON(out map[string]any) {
 	m := c.MoE
-	if c.Sparse == nil {
+	if c.Sparse == nil || c.Pooled.Window > 0 {
 		return
 	}
 	out["num_experts_per_tok"], out["moe_intermediate_size"], out["norm_topk_prob"] = m.PerToken, m.Size, m.Normalize

@@ -11,6 +11,10 @@ import (
 type Streams struct {
 	Count int // of a token; 0: one plain residual
 	Rank  int // of what mixes them (Qwen4Exp)
+	// Of DeepSeek-V4: normalisations of the matrix that mixes them, and what is
+	// added in it.
+	Iters int
+	Eps   float64
 }
 
 // Grams is the shape of the tables of hashed n-gram embeddings (Engram,

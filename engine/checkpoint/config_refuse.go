@@ -69,7 +69,7 @@ func refuseUnsupported(f *fields, has []string) {
 	}
 	// Llama-like configs carry sliding_window without a switch; those of Qwen
 	// carry the size even where the switch is off.
-	if v := f.raw("sliding_window"); v != nil && !f.has("use_sliding_window") {
+	if v := f.raw("sliding_window"); v != nil && !f.has("use_sliding_window") && !slices.Contains(has, "sliding_window") {
 		f.fail("sliding_window", string(v), "sliding-window attention is not supported (null or use_sliding_window false would be right)")
 	}
 }

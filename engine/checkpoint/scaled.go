@@ -130,6 +130,7 @@ func (ck *Checkpoint) scaledWeights() error {
 		case ignoredScale(name):
 			delete(ck.tensors, name)
 			ck.skipped = append(ck.skipped, t.Source)
+		case strings.Contains(name[strings.LastIndex(name, ".")+1:], "hc_"): // of residual streams
 		case strings.Contains(name[strings.LastIndex(name, ".")+1:], "scale"), strings.HasSuffix(name, "_zero_point"):
 			return fmt.Errorf("%s: tensor %q belongs to quantised weights in a layout that is not known", t.File, t.Source)
 		}

@@ -25,6 +25,29 @@ type traits struct {
 	mixer func(l *loader, prefix string) site
 	// memory loads the n-gram memory of a layer; nil: the family has none.
 	memory func(l *loader, prefix string, nth int) *engram
+	names  names // of tensors; empty: those of transformers
+}
+
+// names are those of a family's tensors, layer and expert with the number in them.
+type names struct {
+	embed, head, norm, layer string
+	mixNorm, feedNorm, feed  string
+	gate, up, down, expert   string // projections of an MLP
+	bias                     string // of a router's choice
+}
+
+// usualNames are those of transformers.
+var usualNames = names{
+	embed: "model.embed_tokens.weight", head: "lm_head.weight", norm: "model.norm.weight", layer: "model.layers.%d.",
+	mixNorm: "input_layernorm.weight", feedNorm: "post_attention_layernorm.weight", feed: "mlp.",
+	gate: "gate_proj", up: "up_proj", down: "down_proj", expert: "%d.%s.weight", bias: "gate.e_score_correction_bias",
+}
+
+func (t traits) tensors() names {
+	if t.names.embed == "" {
+		return usualNames
+	}
+	return t.names
 }
 
 // block is one decoder layer:
@@ -40,7 +63,8 @@ type block struct {
 	inBias            kernels.Weight // none without
 	feed              feed
 	mla               *mla              // with attn: what is around it, in the place of in
-	attn              *kernels.AttnSpec // exactly one of attn and delta
+	pooled            *pooled           // in the place of all but out
+	attn              *kernels.AttnSpec // exactly one of attn, delta and pooled
 	choice            *blockIndex       // with attn: chooses its keys; nil: they are all, or mla chooses
 	delta             *kernels.DeltaSpec
 	cache             kernels.LayerSpec
@@ -59,6 +83,9 @@ func (b *block) params(hidden int) int64 {
 	if b.choice != nil {
 		n += b.choice.params(hidden)
 	}
+	if b.pooled != nil {
+		return n + b.pooled.params(int64(hidden))
+	}
 	if b.mla != nil {
 		return n + b.mla.params(int64(hidden))
 	}
@@ -74,8 +101,9 @@ func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse, own
 		b.mixSite, b.feedSite = t.sites(l, prefix)
 	}
 	if !t.bare {
-		b.mixNorm = l.norm(prefix+"input_layernorm.weight", c.HiddenSize, t)
-		b.mlpNorm = l.norm(prefix+"post_attention_layernorm.weight", c.HiddenSize, t)
+		n := t.tensors()
+		b.mixNorm = l.norm(prefix+n.mixNorm, c.HiddenSize, t)
+		b.mlpNorm = l.norm(prefix+n.feedNorm, c.HiddenSize, t)
 	}
 	switch {
 	case kind == checkpoint.FullAttention && c.MLA.KVRank > 0:
@@ -89,7 +117,7 @@ func (l *loader) loadBlock(prefix string, kind checkpoint.LayerKind, sparse, own
 			l.err = fmt.Errorf("%s: layer %s has unknown kind %q", l.src.Name(), prefix, kind)
 		}
 	}
-	b.feed = l.loadFeed(prefix+"mlp.", sparse, t)
+	b.feed = l.loadFeed(prefix+t.tensors().feed, sparse, false, t)
 	return b
 }
 
@@ -161,6 +189,7 @@ type scratch struct {
 	streams             streamScratch
 	grams               gramScratch
 	choice              choiceScratch
+	pooled              pooledScratch
 	bufs                buffers
 }
 
@@ -172,7 +201,9 @@ func newScratch(be kernels.Backend, rows, positions, hidden int, blocks []*block
 	for _, b := range blocks {
 		proj, mixed, mlp = max(proj, b.projCols), max(mixed, b.mixed), max(mlp, b.feed.width)
 	}
-	s.x, s.proj, s.mixed = s.bufs.alloc(kernels.BF16, rows, hidden), s.bufs.alloc(kernels.BF16, rows, proj), s.bufs.alloc(kernels.BF16, rows, mixed)
+	if s.x = s.bufs.alloc(kernels.BF16, rows, hidden); proj > 0 {
+		s.proj, s.mixed = s.bufs.alloc(kernels.BF16, rows, proj), s.bufs.alloc(kernels.BF16, rows, mixed)
+	}
 	if mlp > 0 {
 		s.mlp = s.bufs.alloc(kernels.BF16, rows, mlp)
 	}
@@ -181,6 +212,7 @@ func newScratch(be kernels.Backend, rows, positions, hidden int, blocks []*block
 	s.streams.reserve(&s.bufs, rows, hidden, blocks)
 	s.grams.reserve(&s.bufs, rows, blocks)
 	s.choice.reserve(&s.bufs, rows, positions, blocks)
+	s.pooled.reserve(&s.bufs, rows, positions, blocks)
 	if s.bufs.err != nil {
 		s.bufs.free()
 	}
@@ -195,7 +227,7 @@ func (bl *block) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s *
 	x := s.x.Top(b.Rows)
 	if bl.mixSite == nil {
 		bl.mix(q, b, c, s, x, x)
-		bl.feed.forward(q, bl.mlpNorm, s, x, x)
+		bl.feed.forward(q, b, bl.mlpNorm, s, x, x)
 		return
 	}
 	streams, y := s.streams.x.Top(b.Rows), s.streams.y.Top(b.Rows)
@@ -206,13 +238,18 @@ func (bl *block) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s *
 	bl.mix(q, b, c, s, y, kernels.Buf{})
 	bl.mixSite.spread(q, streams, y, &s.streams)
 	bl.feedSite.collapse(q, x, streams, &s.streams)
-	bl.feed.forward(q, bl.mlpNorm, s, y, kernels.Buf{})
+	bl.feed.forward(q, b, bl.mlpNorm, s, y, kernels.Buf{})
 	bl.feedSite.spread(q, streams, y, &s.streams)
 }
 
 // mix records the mixer over the rows of b, from s.x to out, with a residual or none.
 func (bl *block) mix(q kernels.Queue, b *kernels.Batch, c kernels.Layer, s *scratch, out, residual kernels.Buf) {
 	x := s.x.Top(b.Rows)
+	if bl.pooled != nil {
+		q.Norm(x, x, bl.mixNorm)
+		bl.pooled.forward(q, b, c, bl.out, x, out, &s.pooled)
+		return
+	}
 	proj := s.proj.Top(b.Rows).Columns(0, bl.projCols)
 	mixed := s.mixed.Top(b.Rows).Columns(0, bl.mixed)
 	last := kernels.Linear{Residual: residual}

@@ -20,6 +20,7 @@ var families = map[checkpoint.Family]traits{
 	checkpoint.DeepseekV32: deepseekV32Traits,
 	checkpoint.GLMMoEDSA:   glmMoEDSATraits,
 	checkpoint.Qwen4Exp:    qwen4ExpTraits,
+	checkpoint.DeepseekV4:  deepseekV4Traits,
 }
 
 func traitsOf(c checkpoint.Config) (traits, error) {

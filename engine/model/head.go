@@ -16,8 +16,6 @@ type HeadSource interface {
 	Source
 	// Head returns the checked configuration.
 	Head() checkpoint.HeadConfig
-	// Ints returns an integer tensor of n elements.
-	Ints(name string, n int) ([]int64, error)
 	// Close releases the files.
 	Close() error
 }

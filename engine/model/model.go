@@ -31,7 +31,7 @@ type Model struct {
 	head   kernels.Weight
 	norm   kernels.Norm
 	mixer  site // of models with streams: what makes the head's hidden state of them
-	rope   kernels.Weight
+	ropes  ropes
 	blocks []*block
 	mtp    *mtpWeights
 	left   int64
@@ -63,25 +63,30 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	if m.MaxTokens > c.MaxPositions {
 		return nil, fmt.Errorf("%s: a context of %d tokens was asked for; max_position_embeddings is %d", src.Name(), m.MaxTokens, c.MaxPositions)
 	}
-	if m.rope, err = ropeTable(be, c, m.MaxTokens+ropeSlack); err != nil {
+	if m.ropes, err = ropeTables(be, c, m.MaxTokens+ropeSlack); err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name(), err)
 	}
 	m.heads, _ = src.(headOpener)
-	l := &loader{be: be, src: src}
-	m.embed = l.matrix("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
+	l, n := &loader{be: be, src: src}, t.tensors()
+	m.embed = l.matrix(n.embed, c.VocabSize, c.HiddenSize)
 	m.head = m.embed
 	if !c.TieEmbeddings {
-		m.head = l.matrix("lm_head.weight", c.VocabSize, c.HiddenSize)
+		m.head = l.matrix(n.head, c.VocabSize, c.HiddenSize)
 	}
 	if !t.bare {
-		m.norm = l.norm("model.norm.weight", c.HiddenSize, t)
+		m.norm = l.norm(n.norm, c.HiddenSize, t)
 	}
 	if t.mixer != nil {
 		m.mixer = t.mixer(l, "model.")
 	}
 	for i, kind := range c.LayerTypes {
-		prefix := fmt.Sprintf("model.layers.%d.", i)
-		b := l.loadBlock(prefix, kind, at(c.Sparse, i), at(c.Index.Own, i), t, m.rope)
+		prefix := fmt.Sprintf(n.layer, i)
+		var b *block
+		if c.Pooled.Window > 0 {
+			b = l.loadPooledBlock(prefix, i, t, m.ropes)
+		} else {
+			b = l.loadBlock(prefix, kind, at(c.Sparse, i), at(c.Index.Own, i), t, m.ropes.main)
+		}
 		if nth := slices.Index(c.Grams.Layers, i); nth >= 0 && t.memory != nil {
 			b.memory = t.memory(l, prefix, nth)
 			b.memory.cache(&b.cache)
@@ -89,7 +94,7 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 		m.blocks = append(m.blocks, b)
 	}
 	if o.MTP && HasMTP(src) {
-		m.mtp = l.loadMTP(t, m.rope)
+		m.mtp = l.loadMTP(t, m.ropes)
 		m.mtp.head, m.mtp.vocab = m.head, c.VocabSize
 	}
 	if l.err != nil {
@@ -115,8 +120,10 @@ func (m *Model) Layers() []kernels.LayerSpec {
 	return specs
 }
 
-// Recurrent reports whether any layer keeps a recurrent state.
-func (m *Model) Recurrent() bool { return m.Config.Has(checkpoint.LinearAttention) }
+// Recurrent reports whether any layer keeps a state beside its pages.
+func (m *Model) Recurrent() bool {
+	return m.Config.Has(checkpoint.LinearAttention) || m.Config.Pooled.Window > 0
+}
 
 // StepParams returns the number of parameters that one decode step of one row reads:
 // all matrices of the trunk and the head (embedding rows are gathered), of a mixture
@@ -141,6 +148,11 @@ func (m *Model) PrefillMACs(n int) float64 {
 	for _, b := range m.blocks {
 		if b.attn != nil {
 			macs += float64(n) * float64(n+1) / 2 * float64(b.attn.QHeads*(b.attn.HeadDim+b.attn.Values()))
+		}
+		if p := b.pooled; p != nil {
+			for pos := range n {
+				macs += float64(p.seen(b, pos)) * float64(2*p.heads*p.dim)
+			}
 		}
 	}
 	return macs

@@ -30,7 +30,11 @@ type mtpWeights struct {
 
 // mtpNames are the names of a module's tensors; layer is the prefix of its block's.
 // With streams, embedFC and the prefix mixer are there, and norm may be empty.
-type mtpNames struct{ embedNorm, hiddenNorm, norm, fc, layer, embedFC, mixer string }
+// The norm of the hidden state is of all streams as one vector, or of each if apart is set.
+type mtpNames struct {
+	embedNorm, hiddenNorm, norm, fc, layer, embedFC, mixer string
+	apart                                                  bool
+}
 
 // qwenMTP are the names of the Qwen families.
 func qwenMTP(checkpoint.Config) mtpNames {
@@ -57,12 +61,14 @@ func HasMTP(src Source) bool {
 	return c.MTPLayers > 0 && t.mtp != nil && src.Has(t.mtp(c).fc)
 }
 
-func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
+func (l *loader) loadMTP(t traits, r ropes) *mtpWeights {
 	c := l.src.Config()
 	h, name := c.HiddenSize, t.mtp(c)
-	w := &mtpWeights{
-		embedNorm: l.norm(name.embedNorm, h, t),
-		block:     l.loadBlock(name.layer, checkpoint.FullAttention, c.MoE.Experts > 0, c.Index.Heads > 0, t, rope),
+	w := &mtpWeights{embedNorm: l.norm(name.embedNorm, h, t)}
+	if c.Pooled.Window > 0 {
+		w.block = l.loadPooledBlock(name.layer, c.NumLayers, t, r)
+	} else {
+		w.block = l.loadBlock(name.layer, checkpoint.FullAttention, c.MoE.Experts > 0, c.Index.Heads > 0, t, r.main)
 	}
 	if name.norm != "" {
 		w.norm = l.norm(name.norm, h, t)
@@ -70,7 +76,13 @@ func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
 	if t.mixer == nil {
 		w.hiddenNorm, w.fc = l.norm(name.hiddenNorm, h, t), l.matrix(name.fc, h, 2*h)
 	} else {
-		w.hiddenNorm = l.norm(name.hiddenNorm, c.Streams.Count*h, t)
+		streams := c.Streams.Count
+		if name.apart {
+			streams = 1
+		}
+		if w.hiddenNorm = l.norm(name.hiddenNorm, streams*h, t); name.apart {
+			w.hiddenNorm.Group = h
+		}
 		w.fc, w.embedFC = l.matrix(name.fc, h, h), l.matrix(name.embedFC, h, h)
 		w.mixer = t.mixer(l, name.mixer)
 	}
@@ -85,6 +97,9 @@ func (l *loader) loadMTP(t traits, rope kernels.Weight) *mtpWeights {
 	}
 	if x := w.block.choice; x != nil {
 		x.spec.FirstKey = 1
+	}
+	if p := w.block.pooled; p != nil {
+		p.spec.FirstKey = 1
 	}
 	return w
 }

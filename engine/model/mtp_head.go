@@ -51,7 +51,7 @@ func (m *Model) loadMTPHead(l *loader, src HeadSource) *mtpWeights {
 		return nil
 	}
 	l.src = mtpSource{src, m.Config}
-	w := l.loadMTP(t, m.rope)
+	w := l.loadMTP(t, m.ropes)
 	w.head, w.vocab = m.lmHead(l, src), src.Head().DraftVocab
 	w.ids = l.tokens(src, "d2t", true)
 	return w

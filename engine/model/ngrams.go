@@ -29,11 +29,10 @@ type gramTable struct {
 // stored checks numbers of a table's hashes that a file holds against those that follow
 // from the configuration; a file without them is fine.
 func (l *loader) stored(name string, want []int64) {
-	src, ok := l.src.(intSource)
-	if !ok || l.err != nil || !l.src.Has(name) {
+	if l.err != nil || !l.src.Has(name) {
 		return
 	}
-	have, err := src.Ints(name, len(want))
+	have, err := l.src.Ints(name, len(want))
 	if errors.Is(err, errors.ErrUnsupported) {
 		return
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -36,6 +37,19 @@ func (r Random) Has(string) bool { return true }
 // Done implements Source.
 func (r Random) Done(string) error { return nil }
 
+// Ints implements Source: the experts of tokens, no row with one twice.
+func (r Random) Ints(name string, n int) ([]int64, error) {
+	if !strings.HasSuffix(name, expertTable) {
+		return nil, errors.ErrUnsupported
+	}
+	out, k, experts := make([]int64, n), r.Shape.MoE.PerToken, uint64(r.Shape.MoE.Experts)
+	for i := range out {
+		first := splitmix(r.Seed ^ hashName(name) + uint64(i/k))
+		out[i] = int64((first%experts + uint64(i%k)) % experts)
+	}
+	return out, nil
+}
+
 // Matrix implements Source.
 func (r Random) Matrix(name string, rows, cols int) (kernels.Source, error) {
 	if rows <= 0 || cols <= 0 {
@@ -54,6 +68,10 @@ func (r Random) Matrix(name string, rows, cols int) (kernels.Source, error) {
 		if !families[r.Shape.Family].centered {
 			g.mean = 1
 		}
+	case strings.Contains(name, "hc_") && strings.HasSuffix(name, "_scale"):
+		g.mean, g.spread = 1, 0.5
+	case strings.Contains(name, "hc_") && strings.HasSuffix(name, "_base"), strings.HasSuffix(name, ".ape"), strings.HasSuffix(name, "attn_sink"):
+		g.spread = 1
 	case strings.HasSuffix(name, ".bias") || strings.HasSuffix(name, "_bias"):
 		g.spread = 0.1
 	case strings.HasSuffix(name, "conv1d.weight"):

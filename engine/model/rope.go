@@ -10,6 +10,16 @@ import (
 	"exacta.dev/exacta/kernels"
 )
 
+// ropeTables loads the rotary tables of a model.
+func ropeTables(be kernels.Backend, c checkpoint.Config, positions int) (r ropes, err error) {
+	if r.main, err = ropeTable(be, c, positions); err != nil || c.Pooled.Window == 0 {
+		return r, err
+	}
+	c.Rope = c.Pooled.GroupRope
+	r.groups, err = ropeTable(be, c, positions)
+	return r, err
+}
+
 // ropeTable loads the rotary table of a configuration for positions
 // 0..positions-1: per row the cosines, then the sines, RotaryDim/2 of each,
 // computed in float64 and rounded once to float32.

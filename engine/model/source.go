@@ -20,15 +20,11 @@ type Source interface {
 	// [rows, cols]; a missing tensor or another shape is an error that names
 	// the tensor, and so is, as the tensor is read, a NaN or infinity in it.
 	Matrix(name string, rows, cols int) (kernels.Source, error)
+	// Ints returns an integer tensor of n elements (I64 or I32); its error is
+	// errors.ErrUnsupported where the source makes up tensors, but none like it.
+	Ints(name string, n int) ([]int64, error)
 	// Done is called when a tensor that Matrix returned has been taken in.
 	Done(name string) error
-}
-
-// intSource is a Source that may have integer tensors.
-type intSource interface {
-	// Ints returns an integer tensor of n elements, by normalised name; its error is
-	// errors.ErrUnsupported where the source has none of any name.
-	Ints(name string, n int) ([]int64, error)
 }
 
 // Checkpoint is the Source of an opened checkpoint.
@@ -47,7 +43,7 @@ func (c Checkpoint) Matrix(name string, rows, cols int) (kernels.Source, error) 
 	return sourceOf(c.Name(), t, name, rows, cols)
 }
 
-// Ints returns the n elements of an integer tensor (I64 or I32).
+// Ints implements Source.
 func (c Checkpoint) Ints(name string, n int) ([]int64, error) {
 	t, err := c.Tensor(name)
 	if err != nil {

@@ -59,6 +59,7 @@ type layer struct {
 	keySize, valueSize, panels int
 	values                     unsafe.Pointer
 	odd                        []bool // [Pages, KVHeads]: holds a value that is not finite
+	pool                       *pooledCache
 	index                      *layer // keys by which Select chooses, one head without values; nil: none
 
 	side side // kept of each position, whatever the kind
@@ -118,6 +119,11 @@ func checkSpec(s kernels.CacheSpec) error {
 			if l.Conv < 1 || l.Conv > convTaps {
 				return fmt.Errorf("layer %d: a convolution of %d taps; this backend has 1 to %d", i, l.Conv, convTaps)
 			}
+		case kernels.Pooled:
+			attention = attention || l.Ratio > 0
+			if err := l.CheckPooled(); err != nil {
+				return fmt.Errorf("layer %d: %w", i, err)
+			}
 		default:
 			return fmt.Errorf("layer %d: unknown kind %d", i, l.Kind)
 		}
@@ -156,10 +162,13 @@ func (c *caches) allocate() (err error) {
 	for _, s := range c.spec.Layers {
 		l := &layer{spec: s}
 		c.layers = append(c.layers, l)
-		if s.Kind == kernels.Attention {
+		switch s.Kind {
+		case kernels.Attention:
 			err = c.allocateAttention(l)
-		} else {
+		case kernels.Delta:
 			err = c.allocateDelta(l)
+		case kernels.Pooled:
+			err = c.allocatePooled(l)
 		}
 		if err == nil {
 			err = c.allocateSide(l)
@@ -230,7 +239,14 @@ func (c *caches) Len() kernels.Buf { return c.lens }
 // Bytes returns the memory behind one page, one slot and one snapshot.
 func (c *caches) Bytes() (pageBytes, slot, snapshot int64) {
 	for _, l := range c.layers {
-		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)+l.spec.IndexDim*page)*2 + sideBytes(l.spec)*page
+		pageBytes += sideBytes(l.spec) * page
+		if p := l.pool; p != nil {
+			pageBytes += 2 * int64(p.perPage*p.cols)
+			slot += int64(p.slot)
+			snapshot += int64(p.rings)
+			continue
+		}
+		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)+l.spec.IndexDim*page) * 2
 		slot += int64(l.slot)
 		snapshot += int64(l.snapshot)
 	}
@@ -266,6 +282,11 @@ func (c *caches) release() error {
 		free(l.mem)
 		free(l.snap)
 		free(l.side.mem)
+		if l.pool != nil {
+			free(l.pool.slots)
+			free(l.pool.pages)
+			free(l.pool.snaps)
+		}
 		if l.index != nil {
 			free(l.index.mem)
 		}

@@ -108,6 +108,10 @@ func (w *worker) follows(o *tableOp, i int, s *span, k int) bool {
 func (w *worker) compact(o *tableOp, s *span, k int) {
 	for _, l := range o.c.layers {
 		o.moveSide(l, s, k)
+		if l.spec.Kind == kernels.Pooled {
+			o.movePooled(l, s, k)
+			continue
+		}
 		if l.spec.Kind == kernels.Attention {
 			o.moveKeys(l, s, k)
 			if l.index != nil {

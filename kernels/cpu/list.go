@@ -25,6 +25,11 @@ const (
 	opLookup
 	opGrams
 	opBlend
+	opHyper
+	opRotate
+	opPool
+	opChoose
+	opAttendPooled
 	opAttend
 	opDelta
 	opStats
@@ -57,6 +62,11 @@ type list struct {
 	streams  []streamOp
 	grams    []gramsOp
 	blends   []blendOp
+	hypers   []hyperOp
+	rotates  []rotateOp
+	pools    []poolOp
+	chooses  []chooseOp
+	pooled   []pooledOp
 	attends  []attendOp
 	deltas   []deltaOp
 	stats    []statsOp
@@ -83,6 +93,8 @@ func (l *list) reset() {
 	l.routes, l.mixtures, l.blocks = l.routes[:0], l.mixtures[:0], l.blocks[:0]
 	l.selects, l.choices = l.selects[:0], l.choices[:0]
 	l.streams, l.grams, l.blends = l.streams[:0], l.grams[:0], l.blends[:0]
+	l.hypers, l.rotates, l.pools = l.hypers[:0], l.rotates[:0], l.pools[:0]
+	l.chooses, l.pooled = l.chooses[:0], l.pooled[:0]
 	l.moves, l.programs, l.bytes, l.ints = l.moves[:0], l.programs[:0], l.bytes[:0], l.ints[:0]
 	l.need = needs{}
 }
@@ -154,6 +166,16 @@ func (w *worker) do(l *list, r ref) bool {
 		w.grams(&l.grams[r.i])
 	case opBlend:
 		w.blend(&l.blends[r.i])
+	case opHyper:
+		w.hyper(&l.hypers[r.i])
+	case opRotate:
+		w.rotate(&l.rotates[r.i])
+	case opPool:
+		return w.poolRows(&l.pools[r.i])
+	case opChoose:
+		return w.chooseRows(&l.chooses[r.i])
+	case opAttendPooled:
+		return w.attendPooled(&l.pooled[r.i])
 	case opAttend:
 		return w.attend(&l.attends[r.i])
 	case opDelta:

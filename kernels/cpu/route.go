@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cpu/vec"
 )
 
 // routeOp is a router over rows of logits.
@@ -64,18 +65,29 @@ func (w *worker) route(o *routeOp) {
 	for r := lo; r < hi; r++ {
 		x := o.logits.f32(r)
 		sum := float32(1)
-		if o.s.Score == kernels.ScoreSoftmax {
+		switch o.s.Score {
+		case kernels.ScoreSoftmax:
 			sum = w.set.ExpSub(score, x, w.set.Max(x))
 			copy(choice, x)
-		} else {
+		case kernels.ScoreSigmoid:
 			w.set.Sigmoid(score, x)
+			copy(choice, score)
+		case kernels.ScoreSqrtSoftplus:
+			for i, v := range x {
+				score[i] = float32(math.Sqrt(float64(vec.Softplus32(v))))
+			}
 			copy(choice, score)
 		}
 		if o.bias != nil {
 			w.set.Add(choice, o.bias)
 		}
-		o.limit(left, choice, value, open)
-		o.choose(r, score, choice, left, sum)
+		if o.s.Given {
+			w.given(o, r)
+		} else {
+			o.limit(left, choice, value, open)
+			o.choose(r, choice, left)
+		}
+		o.weigh(r, score, sum)
 	}
 }
 
@@ -102,17 +114,34 @@ func (o *routeOp) limit(left, choice, value, open []float32) {
 	}
 }
 
-// choose writes the experts of row r and their weights.
-func (o *routeOp) choose(r int, score, choice, left []float32, sum float32) {
-	ids, weights := o.ids.i32(r), o.weights.f32(r)
-	total := float32(0)
-	for j := range ids {
+// given checks that the experts of row r, which are given, are some.
+func (w *worker) given(o *routeOp, r int) {
+	for _, e := range o.ids.i32(r) {
+		if e < 0 || int(e) >= o.logits.cols {
+			w.fail("cpu: route: row %d is given expert %d of %d", r, e, o.logits.cols)
+			clear(o.ids.i32(r))
+		}
+	}
+}
+
+// choose writes the experts of row r.
+func (o *routeOp) choose(r int, choice, left []float32) {
+	for j := range o.ids.i32(r) {
 		e := largest(choice, left)
 		left[e] = 0
-		ids[j], weights[j] = int32(e), score[e]/sum
+		o.ids.i32(r)[j] = int32(e)
+	}
+}
+
+// weigh writes the weights of the experts of row r.
+func (o *routeOp) weigh(r int, score []float32, sum float32) {
+	weights := o.weights.f32(r)
+	total := float32(0)
+	for j, e := range o.ids.i32(r) {
+		weights[j] = score[e] / sum
 		total += weights[j]
 	}
-	if o.s.Score == kernels.ScoreSigmoid {
+	if o.s.Score != kernels.ScoreSoftmax {
 		total += 1e-20
 	}
 	for j := range weights {

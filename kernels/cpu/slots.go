@@ -97,10 +97,10 @@ func (q *queue) Restore(c kernels.Caches, slot, snapshot, length int) {
 	q.pushSlot(slotOp{kind: slotRestore, c: x, slot: slot, snapshot: snapshot, length: length}, false)
 }
 
-// recurrent reports whether a layer has a recurrent state.
+// recurrent reports whether a layer has a state beside its pages.
 func (c *caches) recurrent() bool {
 	for _, l := range c.layers {
-		if l.spec.Kind == kernels.Delta {
+		if l.spec.Kind != kernels.Attention {
 			return true
 		}
 	}
@@ -126,9 +126,12 @@ func (w *worker) slot(o *slotOp, ints []int32) {
 }
 
 // eachDelta calls f for this worker's share of the recurrent layers.
-func (w *worker) eachDelta(c *caches, f func(l *layer)) {
+func (w *worker) eachDelta(c *caches, f func(l *layer)) { w.each(c, kernels.Delta, f) }
+
+// each calls f for this worker's share of the layers of a kind.
+func (w *worker) each(c *caches, k kernels.LayerKind, f func(l *layer)) {
 	for i, l := range c.layers {
-		if l.spec.Kind == kernels.Delta && i%w.n == w.id {
+		if l.spec.Kind == k && i%w.n == w.id {
 			f(l)
 		}
 	}
@@ -164,6 +167,7 @@ func (w *worker) save(o *slotOp) {
 			}
 		}
 	})
+	w.each(c, kernels.Pooled, func(l *layer) { l.savePooled(o.slot, o.snapshot, n) })
 	if w.id == 0 {
 		c.snapshots[o.snapshot] = true
 	}
@@ -183,6 +187,7 @@ func (w *worker) restore(o *slotOp) {
 			copy(l.convRow(o.slot, c.ring+i), tail[i*l.channels:][:l.channels])
 		}
 	})
+	w.each(c, kernels.Pooled, func(l *layer) { l.restorePooled(o.slot, o.snapshot) })
 	if w.id == 0 {
 		c.slots[o.slot] = slotState{tailAt: o.length}
 		c.length.set(o.slot, o.length)

@@ -207,3 +207,6 @@ func (q *queue) weightOf(op string, h kernels.Weight, use kernels.Use) *weight {
 	}
 	return w
 }
+
+// row returns row r of a Table.
+func (w *weight) row(r int) []float32 { return w.values[r*w.cols:][:w.cols] }

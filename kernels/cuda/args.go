@@ -191,11 +191,11 @@ type lengthArgs struct {
 
 type routeArgs struct {
 	env
-	ids, weights, logits          view
-	bias                          driver.Ptr
-	scale                         float32
-	experts, k, score             int32
-	groups, kept, normalize, _, _ int32
+	ids, weights, logits              view
+	bias                              driver.Ptr
+	scale                             float32
+	experts, k, score                 int32
+	groups, kept, normalize, given, _ int32
 }
 
 type expertsArgs struct {
@@ -278,11 +278,14 @@ type blocksArgs struct {
 	qCentered, kCentered    int32
 }
 
-// layouts gives the sizes that the sources assert, by the name in LAYOUT.
-var layouts = []struct {
+// layout is the size of an argument struct.
+type layout struct {
 	name string
 	size uintptr
-}{
+}
+
+// layouts gives the sizes that the sources assert, by the name in LAYOUT.
+var layouts = append([]layout{
 	{"embed", unsafe.Sizeof(embedArgs{})},
 	{"move_rows", unsafe.Sizeof(moveArgs{})},
 	{"norm_rows", unsafe.Sizeof(normArgs{})},
@@ -308,7 +311,7 @@ var layouts = []struct {
 	{"grams", unsafe.Sizeof(gramsArgs{})},
 	{"blend", unsafe.Sizeof(blendArgs{})},
 	{"select_blocks", unsafe.Sizeof(blocksArgs{})},
-}
+}, pooledLayouts...)
 
 // args returns the parameter area of the next launch as T.
 func args[T any](q *queue) *T { return (*T)(q.stream.Params()) }

@@ -29,6 +29,10 @@ type caches struct {
 	deltas  block // a deltaLayer for each Delta layer
 	moves   block // a commitLayer for each layer
 
+	rings     block // [Slots, sizes.rings] bytes, of Pooled layers
+	ringSnaps block // [Snapshots, sizes.rings]
+	pooled    block // a pooledLayer for each
+
 	layers []layerPlace
 	sizes  cacheSizes
 	dead   bool
@@ -40,6 +44,7 @@ type layerPlace struct {
 	keys, values     int64
 	index            int64
 	tokens, rows     int64
+	pooled           int // of sizes.pooled
 	state            int64
 	kRec, uRec, gRec int64
 	conv, tail       int64
@@ -51,8 +56,10 @@ type cacheSizes struct {
 	page                       int64 // bytes of a page over all layers
 	state, records, conv, tail int64
 	ring, convRing             int
-	heads                      int // most value heads of a Delta layer
+	heads                      int   // most value heads of a Delta layer
+	rings                      int64 // bytes of a slot's rings
 	deltas                     []deltaLayer
+	pooled                     []pooledLayer
 	moves                      []commitLayer
 }
 
@@ -93,6 +100,8 @@ func checkLayer(i int, l kernels.LayerSpec, ring, shared int) error {
 		if need := ring * l.KDim * 4; need > shared {
 			return fmt.Errorf("caches: layer %d: %d records of %d need %d bytes of shared memory; a block of this GPU has %d", i, ring, l.KDim, need, shared)
 		}
+	case kernels.Pooled:
+		return checkPooled(i, l)
 	default:
 		return fmt.Errorf("caches: layer %d: unknown kind %d", i, l.Kind)
 	}
@@ -137,6 +146,14 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 			p.index = take(&kv, index*int64(spec.Pages))
 			move.keys, move.values, move.index = uint64(p.keys)/2, uint64(p.values)/2, uint64(p.index)/2
 			move.kvHeads, move.dim, move.vdim, move.indexDim = int32(l.KVHeads), int32(l.HeadDim), int32(l.Values()), int32(l.IndexDim)
+			z.moves = append(z.moves, move)
+			continue
+		}
+		if l.Kind == kernels.Pooled {
+			bytes := 2 * int64(l.PageGroups()) * int64(l.HeadDim+l.IndexDim)
+			z.page += bytes
+			p.pooled = len(z.pooled)
+			z.pooled = append(z.pooled, z.place(l, spec, take(&kv, bytes*int64(spec.Pages))))
 			z.moves = append(z.moves, move)
 			continue
 		}
@@ -187,7 +204,7 @@ func (c *caches) allocate() error {
 	if c.length, err = c.be.newBuffer(kernels.Tables, kernels.I32, c.spec.Slots, 1); err != nil {
 		return err
 	}
-	const one, move = int64(unsafe.Sizeof(deltaLayer{})), int64(unsafe.Sizeof(commitLayer{}))
+	const one, move, pooled = int64(unsafe.Sizeof(deltaLayer{})), int64(unsafe.Sizeof(commitLayer{})), int64(unsafe.Sizeof(pooledLayer{}))
 	for _, b := range []struct {
 		dst     *block
 		purpose kernels.Purpose
@@ -198,6 +215,9 @@ func (c *caches) allocate() error {
 		{&c.saved, kernels.Tables, 4 * snaps, 0xff},
 		{&c.deltas, kernels.Tables, one * int64(len(z.deltas)), 0},
 		{&c.moves, kernels.Tables, move * int64(len(z.moves)), 0},
+		{&c.pooled, kernels.Tables, pooled * int64(len(z.pooled)), 0},
+		{&c.rings, kernels.State, slots * z.rings, 0},
+		{&c.ringSnaps, kernels.State, snaps * z.rings, 0},
 		{&c.kv, kernels.KV, z.page * int64(c.spec.Pages), 0},
 		{&c.state, kernels.State, 4 * slots * 2 * z.state, 0},
 		{&c.records, kernels.State, 4 * slots * z.records, 0},
@@ -210,6 +230,9 @@ func (c *caches) allocate() error {
 		}
 	}
 	if err := upload(c.be.q, c.moves, z.moves); err != nil {
+		return err
+	}
+	if err := upload(c.be.q, c.pooled, z.pooled); err != nil {
 		return err
 	}
 	return upload(c.be.q, c.deltas, z.deltas)
@@ -227,7 +250,7 @@ func upload[T any](q *queue, b block, table []T) error {
 }
 
 func (c *caches) blocks() []block {
-	return []block{c.pages, c.saved, c.deltas, c.moves, c.kv, c.state, c.records, c.conv, c.snaps, c.tails}
+	return []block{c.pages, c.saved, c.deltas, c.moves, c.kv, c.state, c.records, c.conv, c.snaps, c.tails, c.rings, c.ringSnaps, c.pooled}
 }
 
 // ID returns the number that layer handles carry.
@@ -246,7 +269,7 @@ func (c *caches) Len() kernels.Buf { return c.length }
 // convolution inputs) and one snapshot. Tables are not in it.
 func (c *caches) Bytes() (page, slot, snapshot int64) {
 	z := c.sizes
-	return z.page, 4*(2*z.state+z.records) + 2*z.conv, 4*z.state + 2*z.tail
+	return z.page, 4*(2*z.state+z.records) + 2*z.conv + z.rings, 4*z.state + 2*z.tail + z.rings
 }
 
 // Close waits for the queue and frees the memory.

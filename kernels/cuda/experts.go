@@ -23,7 +23,7 @@ func (q *queue) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
 		a := routeArgs{
 			env: q.head(), ids: i.view(), weights: w.view(), logits: x.view(), scale: s.Scale,
 			experts: int32(x.cols), k: int32(s.K), score: int32(s.Score),
-			groups: int32(max(s.Groups, 1)), kept: int32(s.Kept), normalize: flag(s.Normalize),
+			groups: int32(max(s.Groups, 1)), kept: int32(s.Kept), normalize: flag(s.Normalize), given: flag(s.Given),
 		}
 		if a.groups == 1 {
 			a.kept = 1

@@ -15,7 +15,7 @@ import (
 var sources embed.FS
 
 // sourceFiles are the files of src that are compiled, each behind common.cuh.
-var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts", "select", "streams", "grams", "blocks"}
+var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts", "select", "streams", "grams", "blocks", "hyper", "pooled"}
 
 // architectures are the compute capabilities that the sources are compiled for:
 // the first of each generation, whose cubins later ones of it run too.
@@ -63,6 +63,17 @@ const (
 	kBlend
 	kBlocksAppend
 	kSelectBlocks
+	kHyper
+	kGateUp
+	kRotate
+	kPool
+	kPoolKeep
+	kKeep
+	kChoose
+	kAttendPooled
+	kPooledKeep
+	kPooledCommit
+	kRingCopy
 	numKernels
 )
 
@@ -120,6 +131,17 @@ var kernelTable = [numKernels]struct {
 	kBlend:        {"grams", "blend", unsafe.Sizeof(blendArgs{})},
 	kBlocksAppend: {"blocks", "blocks_append", unsafe.Sizeof(blocksArgs{})},
 	kSelectBlocks: {"blocks", "select_blocks", unsafe.Sizeof(blocksArgs{})},
+	kHyper:        {"hyper", "hyper", unsafe.Sizeof(hyperArgs{})},
+	kGateUp:       {"hyper", "gate_up", unsafe.Sizeof(gateUpArgs{})},
+	kRotate:       {"hyper", "rotate", unsafe.Sizeof(rotateArgs{})},
+	kPool:         {"pooled", "pool", unsafe.Sizeof(poolArgs{})},
+	kPoolKeep:     {"pooled", "pool_keep", unsafe.Sizeof(poolArgs{})},
+	kKeep:         {"pooled", "keep", unsafe.Sizeof(keepArgs{})},
+	kChoose:       {"pooled", "choose", unsafe.Sizeof(chooseArgs{})},
+	kAttendPooled: {"pooled", "attend_pooled", unsafe.Sizeof(pooledArgs{})},
+	kPooledKeep:   {"pooled", "pooled_keep", unsafe.Sizeof(pooledArgs{})},
+	kPooledCommit: {"pooled", "pooled_commit", unsafe.Sizeof(pooledCommitArgs{})},
+	kRingCopy:     {"pooled", "ring_copy", unsafe.Sizeof(ringCopyArgs{})},
 }
 
 // threads is THREADS: the block size of every kernel.

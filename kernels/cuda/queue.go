@@ -55,6 +55,13 @@ const (
 	opSpread
 	opGate
 	opBlend
+	opHyper
+	opGateUp
+	opRotate
+	opPool
+	opKeep
+	opChoose
+	opAttendPooled
 	opAttend
 	opDelta
 	opStats
@@ -73,7 +80,8 @@ const (
 
 var opNames = [...]string{
 	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "select",
-	"select blocks", "lookup", "grams", "activate", "collapse", "spread", "gate", "blend", "attend", "delta", "stats", "chain", "shift",
+	"select blocks", "lookup", "grams", "activate", "collapse", "spread", "gate", "blend",
+	"hyper", "gate up", "rotate", "pool", "keep", "choose", "attend pooled", "attend", "delta", "stats", "chain", "shift",
 	"accept", "commit", "reset", "set pages", "save", "restore", "write", "read", "run",
 }
 

@@ -70,6 +70,7 @@ func (q *queue) Save(cs kernels.Caches, slot, snapshot int) {
 			return
 		}
 		q.copySlot(c, slot, snapshot, 0, false)
+		q.copyRings(c, slot, snapshot, 0, false)
 		q.setLength(c.saved.at(4*int64(snapshot)), c.lengthAt(slot), 0)
 	})
 }
@@ -81,12 +82,13 @@ func (q *queue) Restore(cs kernels.Caches, slot, snapshot, length int) {
 			q.fail("length %d; it must be a multiple of %d", length, kernels.WindowTokens)
 			return
 		}
-		if len(c.sizes.deltas) > 0 {
+		if len(c.sizes.deltas)+len(c.sizes.pooled) > 0 {
 			if snapshot < 0 || snapshot >= c.spec.Snapshots {
 				q.fail("snapshot %d of %d", snapshot, c.spec.Snapshots)
 				return
 			}
 			q.copySlot(c, slot, snapshot, length, true)
+			q.copyRings(c, slot, snapshot, length, true)
 		}
 		q.setLength(c.lengthAt(slot), 0, length)
 	})

@@ -82,6 +82,8 @@ func (q *queue) Commit(cs kernels.Caches, b *kernels.Batch, kept, path kernels.B
 		if !path.None() {
 			q.launch(kCommitFold, len(c.layers)*z.heads, b.Spans, 0)
 			q.launch(kCommitRows, len(c.layers), b.Spans, 0)
+			q.commitRings(c, b, a.kept, a.path)
+			*args[commitArgs](q) = a
 		}
 		q.launch(kCommit, 1, 1, 0)
 	})

@@ -22,6 +22,7 @@ var routers = []struct {
 	{"sigmoid", 21, true, kernels.RouteSpec{K: 5, Score: kernels.ScoreSigmoid, Normalize: true, Scale: 2.5}},
 	{"groups", 15, true, kernels.RouteSpec{K: 4, Score: kernels.ScoreSigmoid, Groups: 5, Kept: 2, Normalize: true, Scale: 1.5}},
 	{"many", 384, true, kernels.RouteSpec{K: 8, Score: kernels.ScoreSigmoid, Groups: 8, Kept: 4, Scale: 1}},
+	{"square roots", 21, true, kernels.RouteSpec{K: 5, Score: kernels.ScoreSqrtSoftplus, Normalize: true, Scale: 1.5}},
 	{"all", 4, false, kernels.RouteSpec{K: 4, Normalize: true, Scale: 1}},
 }
 
@@ -62,6 +63,28 @@ func testRoute(t *testing.T, s suite) {
 		})
 	}
 	t.Run("Ties", func(t *testing.T) { testRouteTies(t, s) })
+	t.Run("Given", func(t *testing.T) { testRouteGiven(t, s) })
+}
+
+// testRouteGiven weighs experts that are given, in any order, and refuses one that is
+// none.
+func testRouteGiven(t *testing.T, s suite) {
+	const rows, experts, k = 5, 7, 3
+	spec := kernels.RouteSpec{K: k, Score: kernels.ScoreSqrtSoftplus, Normalize: true, Scale: 2, Given: true}
+	var given []int32
+	for i := range rows {
+		given = append(given, int32(6-i), int32(i), int32((i+3)%experts))
+	}
+	s.judge(t, 33, boundF32, rows, "weights", func(r *rig) kernels.Buf {
+		ids, weights := r.putInts(rows, k, given...), r.alloc(kernels.F32, rows, k)
+		r.q.Route(ids, weights, r.put(kernels.F32, rows, experts, r.uniform(rows*experts, -4, 4)), &spec)
+		require.Equal(t, given, r.ints(ids))
+		return weights
+	})
+	r := s.rig(t, 34)
+	given[4] = experts
+	r.q.Route(r.putInts(rows, k, given...), r.alloc(kernels.F32, rows, k), r.put(kernels.F32, rows, experts, r.uniform(rows*experts, -4, 4)), &spec)
+	require.Error(t, r.q.Err())
 }
 
 // testRouteTies checks that of equals the lower index comes first, also among groups

@@ -132,6 +132,8 @@ type machine struct {
 	out    []kernels.Buf
 	masks  kernels.Buf     // of a layer with an index
 	heads  kernels.Buf     // weights of its heads
+	spares []kernels.Buf   // made by spare
+	used   int             // of them, in this step
 	width  int             // columns of a row, all layers
 	pages  []int32         // not handed out yet
 	mapped map[int]int     // pages set, by slot
@@ -179,6 +181,7 @@ func (m *machine) close() {
 			bufs = append(bufs, b)
 		}
 	}
+	bufs = append(bufs, m.spares...)
 	for _, b := range append(bufs, m.out...) {
 		m.be.Free(b)
 	}
@@ -194,6 +197,16 @@ func (m *machine) ensure(slot, n int) {
 		m.pages = m.pages[need-have:]
 		m.mapped[slot] = need
 	}
+}
+
+// spare returns rows of a buffer for something in between, each step the same one in
+// its place.
+func (m *machine) spare(k kernels.Kind, rows, cols int) kernels.Buf {
+	if m.used == len(m.spares) {
+		m.spares = append(m.spares, m.alloc(k, bucketRows, cols))
+	}
+	m.used++
+	return m.spares[m.used-1].Top(rows)
 }
 
 // sequence returns n rows of projections.
@@ -262,6 +275,7 @@ func (m *machine) step(pieces []piece, spans, rows int, shuffle bool) [][][]byte
 	b := m.batch.Prefix(spans, rows, 0)
 	l.write(m, b)
 	commit := true
+	m.used = 0
 	for i, layer := range m.layers {
 		proj, out := m.proj[i].Top(rows), m.out[i].Top(rows)
 		m.q.Write(proj, l.project(m, i))

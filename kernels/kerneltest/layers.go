@@ -92,6 +92,14 @@ func testSpans(t *testing.T, s suite) {
 		{"Attend/splits", func(r *rig) []*layer { return []*layer{r.attnLayer(narrow)} }, 1060},
 		{"Delta", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[0])} }, 330},
 		{"Delta/long", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[2])} }, 200},
+		{"Pooled/window", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[0])} }, 200},
+		{"Pooled/overlap", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[1])} }, 140},
+		{"Pooled/long", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[3]), r.pooledLayer(pooledShapes[2])} }, 160},
+		{"Pooled/chosen", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[5])} }, 140},
+		{"Pooled/candidates", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[6])} }, 140},
+		{"Pooled/splits", func(r *rig) []*layer {
+			return []*layer{r.pooledLayer(pooledShape{heads: 2, dim: 16, rotary: 4, window: 100, ratio: 1, sink: true})}
+		}, 640},
 		{"Both", func(r *rig) []*layer {
 			return []*layer{r.deltaLayer(deltaShapes[1]), r.attnLayer(attnShapes[2]), r.deltaLayer(deltaShapes[3])}
 		}, 200},

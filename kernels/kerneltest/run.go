@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
 		{"Streams", testStreams},
 		{"Grams", testGrams},
 		{"Delta", testDelta},
+		{"Pooled", testPooled},
 		{"Spans", testSpans},
 		{"Slots", testSlots},
 		{"Trees", testTrees},

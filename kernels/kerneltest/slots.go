@@ -9,8 +9,12 @@ import (
 // testSlots checks what happens to slots between spans: sharing of pages,
 // snapshots, reuse.
 func testSlots(t *testing.T, s suite) {
-	t.Run("Prefix", func(t *testing.T) { testPrefix(t, s) })
-	t.Run("SnapshotIsACopy", func(t *testing.T) { testSnapshot(t, s) })
+	t.Run("Prefix", func(t *testing.T) { testPrefix(t, s, (*rig).hybrid) })
+	t.Run("Prefix/pooled", func(t *testing.T) { testPrefix(t, s, (*rig).pooled) })
+	t.Run("SnapshotIsACopy", func(t *testing.T) {
+		testSnapshot(t, s, func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[0]), r.deltaLayer(deltaShapes[1])} })
+	})
+	t.Run("SnapshotIsACopy/pooled", func(t *testing.T) { testSnapshot(t, s, func(r *rig) []*layer { return r.pooled()[:1] }) })
 	t.Run("Reset", func(t *testing.T) { testReset(t, s) })
 	t.Run("RepeatedPages", func(t *testing.T) { testRemap(t, s) })
 }
@@ -20,11 +24,16 @@ func (r *rig) hybrid() []*layer {
 	return []*layer{r.deltaLayer(deltaShapes[0]), r.attnLayer(attnShapes[0])}
 }
 
+// pooled are layers of a window and groups.
+func (r *rig) pooled() []*layer {
+	return []*layer{r.pooledLayer(pooledShapes[0]), r.pooledLayer(pooledShapes[5]), r.pooledLayer(pooledShapes[3])}
+}
+
 // testPrefix lets a second sequence take the first two pages of another one, and
 // its states, and go its own way from there.
-func testPrefix(t *testing.T, s suite) {
+func testPrefix(t *testing.T, s suite, make func(r *rig) []*layer) {
 	r := s.rig(t, 50)
-	layers := r.hybrid()
+	layers := make(r)
 	base := r.machine(1, 4, 0, 0, layers...)
 	a := base.sequence(200)
 	wantA := base.baseline(a)
@@ -60,9 +69,9 @@ func testPrefix(t *testing.T, s suite) {
 
 // testSnapshot saves at several borders and restores out of order, after the
 // slots went on.
-func testSnapshot(t *testing.T, s suite) {
+func testSnapshot(t *testing.T, s suite, make func(r *rig) []*layer) {
 	r := s.rig(t, 51)
-	layers := []*layer{r.deltaLayer(deltaShapes[0]), r.deltaLayer(deltaShapes[1])}
+	layers := make(r)
 	base := r.machine(1, 5, 0, 0, layers...)
 	rows := base.sequence(260)
 	want := base.baseline(rows)

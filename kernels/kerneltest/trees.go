@@ -33,6 +33,11 @@ func testTrees(t *testing.T, s suite) {
 		{"Attend/splits", func(r *rig) []*layer { return []*layer{r.attnLayer(narrow)} }, []int{507, 509, 510, 511, 512}},
 		{"Delta", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[0])} }, append([]int{1, 3, 120}, around...)},
 		{"Delta/long", func(r *rig) []*layer { return []*layer{r.deltaLayer(deltaShapes[2])} }, []int{2, 62, 127}},
+		{"Pooled/window", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[0])} }, []int{1, 15, 62}},
+		{"Pooled/overlap", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[1])} }, []int{1, 3, 59, 61, 62}},
+		{"Pooled/long", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[3]), r.pooledLayer(pooledShapes[2])} }, []int{3, 8, 64, 70, 138}},
+		{"Pooled/chosen", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[5])} }, []int{2, 30, 61}},
+		{"Pooled/candidates", func(r *rig) []*layer { return []*layer{r.pooledLayer(pooledShapes[6])} }, []int{1, 30, 61}},
 		{"Both", func(r *rig) []*layer {
 			return []*layer{r.deltaLayer(deltaShapes[1]), r.attnLayer(attnShapes[2]), r.deltaLayer(deltaShapes[3])}
 		}, []int{5, 59, 63, 123}},

@@ -187,6 +187,40 @@ func (v *voices) Blocks(dst kernels.Buf, w kernels.Weight, x kernels.Buf) {
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Blocks(dst, w, x) })
 }
 
+func (v *voices) Hyper(dst, x kernels.Buf, s *kernels.HyperSpec) {
+	spec := *s
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Hyper(dst, x, &spec) })
+}
+
+func (v *voices) GateUp(dst, x kernels.Buf, limit float32) {
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.GateUp(dst, x, limit) })
+}
+
+func (v *voices) Rotate(dst, src kernels.Buf, b *kernels.Batch, s *kernels.RotateSpec) {
+	t, spec := *b, *s
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Rotate(dst, src, &t, &spec) })
+}
+
+func (v *voices) Pool(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.PoolSpec) {
+	t, spec := *b, *s
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Pool(dst, proj, c, &t, &spec) })
+}
+
+func (v *voices) Keep(src kernels.Buf, c kernels.Layer, b *kernels.Batch, index bool) {
+	t := *b
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Keep(src, c, &t, index) })
+}
+
+func (v *voices) Choose(dst, query, weights kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.ChooseSpec) {
+	t, spec := *b, *s
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Choose(dst, query, weights, c, &t, &spec) })
+}
+
+func (v *voices) AttendPooled(dst, query, kv kernels.Buf, c, groups kernels.Layer, b *kernels.Batch, s *kernels.PooledSpec) {
+	t, spec := *b, *s
+	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.AttendPooled(dst, query, kv, c, groups, &t, &spec) })
+}
+
 func (v *voices) Attend(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.AttnSpec) {
 	t, spec := *b, *s
 	v.do(func(_ *ranks.Backend, q kernels.Queue) { q.Attend(dst, proj, c, &t, &spec) })

@@ -5,15 +5,16 @@ import "exacta.dev/exacta/kernels"
 // local has the operations that every rank runs whole on its own memory, with
 // the handles of replicated parameters translated.
 type local struct {
-	be   *Backend
-	in   kernels.Queue
-	main *queue // nil while a program is captured
-	attn kernels.AttnSpec
-	gdn  kernels.DeltaSpec
-	rt   kernels.RouteSpec
-	idx  kernels.IndexSpec
-	bl   kernels.BlendSpec
-	blk  kernels.BlockSpec
+	be     *Backend
+	in     kernels.Queue
+	main   *queue // nil while a program is captured
+	attn   kernels.AttnSpec
+	gdn    kernels.DeltaSpec
+	rt     kernels.RouteSpec
+	idx    kernels.IndexSpec
+	bl     kernels.BlendSpec
+	blk    kernels.BlockSpec
+	pooled pooledSpecs
 }
 
 // ready counts an operation that is about to be recorded; it is false once the

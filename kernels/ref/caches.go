@@ -17,6 +17,7 @@ type caches struct {
 	attn   []*kvStore
 	delta  []*deltaStore
 	side   []*sideStore
+	pooled []*pooledStore
 	// saved is the committed length at which a snapshot was taken; -1 is
 	// none.
 	saved []int
@@ -80,6 +81,10 @@ func checkSpec(s kernels.CacheSpec) error {
 				return fmt.Errorf("caches: layer %d: %d key heads of %d, %d value heads of %d, %d taps; all must be positive and value heads a multiple of key heads",
 					i, l.KHeads, l.KDim, l.VHeads, l.VDim, l.Conv)
 			}
+		case kernels.Pooled:
+			if err := l.CheckPooled(); err != nil {
+				return fmt.Errorf("caches: layer %d: %w", i, err)
+			}
 		default:
 			return fmt.Errorf("caches: layer %d: unknown kind %d", i, l.Kind)
 		}
@@ -106,12 +111,18 @@ func newCaches(be *Backend, spec kernels.CacheSpec) *caches {
 	for _, l := range spec.Layers {
 		var kv *kvStore
 		var d *deltaStore
-		if l.Kind == kernels.Attention {
+		var p *pooledStore
+		switch l.Kind {
+		case kernels.Attention:
 			kv = newKVStore(l, spec.Pages)
-		} else {
+		case kernels.Delta:
 			d = newDeltaStore(l, spec)
+		case kernels.Pooled:
+			p = newPooledStore(l, spec)
+			_, slot, snapshot := p.bytes()
+			c.held[kernels.State] += slot*int64(spec.Slots) + snapshot*int64(spec.Snapshots)
 		}
-		c.attn, c.delta = append(c.attn, kv), append(c.delta, d)
+		c.attn, c.delta, c.pooled = append(c.attn, kv), append(c.delta, d), append(c.pooled, p)
 		c.side = append(c.side, newSideStore(l, spec.Pages))
 	}
 	page, _, _ := c.Bytes()
@@ -151,6 +162,11 @@ func (c *caches) Bytes() (page, slot, snapshot int64) {
 		}
 		if l.Kind == kernels.Attention {
 			page += 8 * kernels.PageTokens * int64(l.KVHeads*(l.HeadDim+l.Values())+l.IndexDim)
+			continue
+		}
+		if p := c.pooled[i]; p != nil {
+			a, b, d := p.bytes()
+			page, slot, snapshot = page+a, slot+b, snapshot+d
 			continue
 		}
 		one := c.delta[i].stateBytes()

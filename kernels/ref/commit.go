@@ -65,6 +65,11 @@ func (c *caches) commit(sp *span, kept int, along view) error {
 		if err := c.compact(i, sp, path); err != nil {
 			return err
 		}
+		if p := c.pooled[i]; p != nil {
+			if err := c.movePooled(p, sp, path); err != nil {
+				return err
+			}
+		}
 		if d == nil {
 			continue
 		}
@@ -145,6 +150,11 @@ func (r *recorder) Save(cs kernels.Caches, slot, snapshot int) {
 				d.snapshots[snapshot].copyFrom(d.slots[slot].committed)
 			}
 		}
+		for _, p := range c.pooled {
+			if p != nil {
+				p.snaps[snapshot].copyRows(p.slots[slot])
+			}
+		}
 		c.saved[snapshot] = n
 		return nil
 	})
@@ -156,8 +166,8 @@ func (r *recorder) Restore(cs kernels.Caches, slot, snapshot, length int) {
 		if length < 0 || length%kernels.WindowTokens != 0 {
 			return fmt.Errorf("length %d; it must be a multiple of %d", length, kernels.WindowTokens)
 		}
-		for _, d := range c.delta {
-			if d == nil {
+		for i, d := range c.delta {
+			if c.attn[i] != nil {
 				continue
 			}
 			if snapshot < 0 || snapshot >= c.spec.Snapshots {
@@ -165,6 +175,10 @@ func (r *recorder) Restore(cs kernels.Caches, slot, snapshot, length int) {
 			}
 			if c.saved[snapshot] != length {
 				return fmt.Errorf("snapshot %d was saved at length %d, not %d", snapshot, c.saved[snapshot], length)
+			}
+			if p := c.pooled[i]; p != nil {
+				p.slots[slot].copyRows(p.snaps[snapshot])
+				continue
 			}
 			d.slots[slot].committed.copyFrom(d.snapshots[snapshot])
 			d.slots[slot].tentative = tentative{}

@@ -28,6 +28,11 @@ func (r *recorder) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec)
 		}
 		return func() error {
 			for i := range id.rows {
+				for _, e := range id.ints(i) {
+					if spec.Given && (e < 0 || int(e) >= x.cols) {
+						return fmt.Errorf("row %d: expert %d of %d", i, e, x.cols)
+					}
+				}
 				route(id.ints(i), w.floats(i), x.floats(i), bias, &spec)
 			}
 			return nil
@@ -58,25 +63,38 @@ func route(ids []int32, weights, x, bias []float64, s *kernels.RouteSpec) {
 	n := len(x)
 	score, choice := make([]float64, n), make([]float64, n)
 	copy(score, x)
-	if s.Score == kernels.ScoreSoftmax {
+	switch s.Score {
+	case kernels.ScoreSoftmax:
 		softmax(score)
 		copy(choice, x)
-	} else {
+	case kernels.ScoreSigmoid:
 		for i, v := range x {
 			score[i] = sigmoid(v)
+		}
+		copy(choice, score)
+	case kernels.ScoreSqrtSoftplus:
+		for i, v := range x {
+			score[i] = math.Sqrt(softplus(v))
 		}
 		copy(choice, score)
 	}
 	for i, b := range bias {
 		choice[i] += b
 	}
-	chosen := allowed(choice, s)
-	descending(chosen, func(i int) float64 { return choice[i] })
+	var chosen []int
+	if s.Given {
+		for _, e := range ids {
+			chosen = append(chosen, int(e))
+		}
+	} else {
+		chosen = allowed(choice, s)
+		descending(chosen, func(i int) float64 { return choice[i] })
+	}
 	var sum float64
 	for _, e := range chosen[:s.K] {
 		sum += score[e]
 	}
-	if s.Score == kernels.ScoreSigmoid {
+	if s.Score != kernels.ScoreSoftmax {
 		sum += 1e-20
 	}
 	for j, e := range chosen[:s.K] {

@@ -2,7 +2,7 @@
 // warp computes one output of one row alone, so that no row sees another.
 
 enum { MAX_EXPERTS = 2048 };
-enum { SCORE_SOFTMAX, SCORE_SIGMOID };
+enum { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SQRT_SOFTPLUS };
 
 struct RouteArgs {
 	Env e;
@@ -11,7 +11,7 @@ struct RouteArgs {
 	const float* bias; // null: zeros
 	float scale;
 	i32 experts, k, score;
-	i32 groups, kept, normalize, pad0, pad1;
+	i32 groups, kept, normalize, given, pad;
 };
 LAYOUT(RouteArgs, route);
 
@@ -61,7 +61,7 @@ KERNEL(route, RouteArgs) {
 		}
 		sum = block_sum(sum, red);
 	} else {
-		for (i32 i = tid; i < n; i += THREADS) score[i] = sigmoid(x[i]);
+		for (i32 i = tid; i < n; i += THREADS) score[i] = a.score == SCORE_SIGMOID ? sigmoid(x[i]) : sqrtf(softplus(x[i]));
 	}
 	for (i32 i = tid; i < n; i += THREADS) {
 		choice[i] = (a.score == SCORE_SOFTMAX ? x[i] : score[i]) + (a.bias ? a.bias[i] : 0.0f);
@@ -87,8 +87,13 @@ KERNEL(route, RouteArgs) {
 	i32* ids = a.ids.row(r);
 	float* weights = a.weights.row(r);
 	float total = 0;
+	__syncthreads();
 	for (i32 j = 0; j < a.k; j++) {
-		const i32 e = largest(choice, left, n, red, at);
+		i32 e = a.given ? ids[j] : largest(choice, left, n, red, at);
+		if (e < 0 || e >= n) {
+			if (tid == 0) fail(a.e, FAULT_INDEX, r, e, n);
+			e = 0;
+		}
 		const float w = score[e] / sum;
 		total += w;
 		if (tid == 0) {
@@ -98,7 +103,7 @@ KERNEL(route, RouteArgs) {
 		}
 		__syncthreads();
 	}
-	if (a.score == SCORE_SIGMOID) total += 1e-20f;
+	if (a.score != SCORE_SOFTMAX) total += 1e-20f;
 	if (tid != 0) return;
 	for (i32 j = 0; j < a.k; j++) weights[j] = (a.normalize ? weights[j] / total : weights[j]) * a.scale;
 }

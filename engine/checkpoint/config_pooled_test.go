@@ -1,0 +1,87 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func pooledConfig(t testing.TB, file string) obj {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	c := obj{}
+	require.NoError(t, json.Unmarshal(text, &c))
+	return c
+}
+
+// TestConfigsOfDeepseekV4 reads the publisher's layout and the one that transformers
+// saves: of the tiny model of engine/model they say the same.
+func TestConfigsOfDeepseekV4(t *testing.T) {
+	c, err := parseValue(t, pooledConfig(t, "testdata/configs/deepseek_v4.json"))
+	require.NoError(t, err)
+	require.Equal(t, DeepseekV4, c.Family)
+	require.Equal(t, Streams{Count: 4, Iters: 20, Eps: 1e-6}, c.Streams)
+	require.Equal(t, MoE{
+		Experts: 256, PerToken: 6, Size: 2048, SharedSize: 2048, Score: SqrtSoftplus, Groups: 1, KeptGroups: 1, Normalize: true, Scale: 1.5, Limit: 10,
+		Hash: append([]bool{true, true, true}, make([]bool, 40)...),
+	}, c.MoE)
+	p := c.Pooled
+	require.Equal(t, []int{0, 0, 4, 128, 4}, p.Ratios[:5])
+	require.Len(t, p.Ratios, 43, "that of the MTP layer is left out")
+	require.Equal(t, []bool{false, false, true, false, true}, p.Overlap[:5])
+	require.Equal(t, p.Overlap, c.Index.Own)
+	require.Equal(t, Rope{Type: RopeDefault, Theta: 1e4, PartialFactor: 1}, c.Rope)
+	require.Equal(t, Rope{Type: RopeYaRN, Theta: 1.6e5, PartialFactor: 1, Factor: 16, OriginalSize: 65536, BetaFast: 32, BetaSlow: 1, MScale: 1, MScaleAll: 1}, p.GroupRope)
+	require.Equal(t, 1.0, p.GroupRope.VectorScale())
+	requireRoundTrip(t, c)
+
+	saved, err := parseValue(t, pooledConfig(t, "testdata/configs/deepseek_v4_saved.json"))
+	require.NoError(t, err)
+	tiny, err := parseValue(t, pooledConfig(t, filepath.Join("../model/testdata/deepseek_v4", configFile)))
+	require.NoError(t, err)
+	saved.Unread, tiny.Unread = nil, nil
+	require.Equal(t, tiny, saved)
+	requireRoundTrip(t, saved)
+}
+
+func TestConfigRefusesDeepseekV4(t *testing.T) {
+	for name, c := range map[string]struct {
+		change obj
+		want   string
+	}{
+		"another family's prefix": {obj{"model_type": "deepseek_v"}, `model_type is "deepseek_v"; this model is not known; known are ` + strings.Join(ModelTypes(), ", ")},
+		"its heads":               {obj{"num_key_value_heads": 2}, "num_key_value_heads is 2; all heads share one key (1)"},
+		"rotates more than all":   {obj{"qk_rope_head_dim": 514}, "qk_rope_head_dim is 514; it must be even and at most head_dim, which is 512"},
+		"odd rotation":            {obj{"qk_rope_head_dim": 63}, "qk_rope_head_dim is 63; it must be even and at most head_dim, which is 512"},
+		"groups of outputs":       {obj{"o_groups": 7}, "o_groups is 7; it must divide num_attention_heads, which is 64"},
+		"no window":               {obj{"sliding_window": nil}, "sliding_window is missing; it must be an integer from 1 to 1073741824"},
+		"no ratios":               {obj{"compress_ratios": nil}, "compress_ratios is missing; it must be a list with an entry for each layer"},
+		"few ratios":              {obj{"compress_ratios": []int{0, 4}}, "compress_ratios is a list of 2; it must have an entry for each of num_hidden_layers = 43 layers"},
+		"unknown ratio":           {obj{"compress_ratios": slices.Repeat([]int{8}, 43)}, "compress_ratios[0] is 8; known are 0, 4, 128"},
+		"rates":                   {obj{"compress_rates": obj{"compressed_sparse_attention": 1}}, "compress_rates.compressed_sparse_attention is 1; it must be an integer from 2 to 4096"},
+		"other rates":             {obj{"compress_rates": obj{"sliding_attention": 1}}, `compress_rates.sliding_attention is missing; known are ["compressed_sparse_attention" "heavily_compressed_attention"]`},
+		"layer types":             {obj{"layer_types": slices.Repeat([]string{"full_attention"}, 43)}, `layer_types[0] is "full_attention"; known here are ["sliding_attention" "compressed_sparse_attention" "heavily_compressed_attention"]`},
+		"streams":                 {obj{"hc_mult": 9}, "hc_mult is 9; it must be an integer from 1 to 8"},
+		"balance":                 {obj{"hc_sinkhorn_iters": 0}, "hc_sinkhorn_iters is 0; it must be an integer from 1 to 1000"},
+		"scores":                  {obj{"scoring_func": "softmax"}, `scoring_func is "softmax"; known are sqrtsoftplus, sigmoid`},
+		"shared experts":          {obj{"n_shared_experts": 2}, "n_shared_experts is 2; one expert is for all tokens (1)"},
+		"types of experts":        {obj{"mlp_layer_types": slices.Repeat([]string{"dense"}, 43)}, `mlp_layer_types[0] is "dense"; known are hash_moe, moe`},
+		"narrow index":            {obj{"index_head_dim": 62}, "index_head_dim is 62; it must be even and at least the 64 channels that are rotated"},
+		"half of the ropes":       {obj{"rope_scaling": nil, "rope_parameters": obj{"main": obj{}}}, "rope_parameters.main is missing; main and compress must both be given, or neither"},
+		"rotary option":           {obj{"rope_scaling": obj{"type": "yarn", "factor": 2, "original_max_position_embeddings": 8, "spin": 1}}, "rope_scaling.spin is missing; this rotary option is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := pooledConfig(t, "testdata/configs/deepseek_v4.json")
+			maps.Copy(base, c.change)
+			_, err := parseValue(t, base)
+			require.EqualError(t, err, "config.json: "+c.want)
+		})
+	}
+}
