@@ -36,12 +36,17 @@ type chained struct {
 	open  func(rows, spans int) (network, error)
 }
 
+// chainOptions say how a chain chooses its tokens.
+type chainOptions struct {
+	sampled bool    // requests with a temperature draw their drafts
+	least   float64 // confidence below which a draft ends (chain_sure.go); 0 never
+}
+
 // newChain makes a chain drafter under a name; ids are the tokens of the logits'
-// columns (nil: column i is token i); sampled says that requests with a
-// temperature draw their drafts.
-func newChain(name string, ids []int32, c chained, env Env, sampled bool) *chain {
-	d := &chain{chained: c, stepper: stepper{name: name, ids: ids}}
-	if sampled {
+// columns (nil: column i is token i).
+func newChain(name string, ids []int32, c chained, env Env, o chainOptions) *chain {
+	d := &chain{chained: c, stepper: stepper{name: name, ids: ids}, least: o.least}
+	if o.sampled {
 		d.sampler = &chainSampler{vocab: env.Vocab, ids: ids, purpose: sample.Draft}
 	}
 	return d
@@ -70,6 +75,8 @@ type chain struct {
 	rowsTable kernels.Buf
 	features  kernels.Buf   // of the last committed row, by slot, for Save
 	sampler   *chainSampler // nil: the argmax
+	least     float64       // chainOptions.least
+	going     going         // scratch of proposeSure
 }
 
 var _ engine.LoopDrafter = (*chain)(nil)
@@ -129,7 +136,7 @@ func (d *chain) Detach() {
 	d.chain.Free(be)
 	free(be, d.carry, d.features, d.last, d.saved, d.rowsTable)
 	d.detachSteps(be)
-	*d = chain{chained: d.chained, stepper: stepper{name: d.name, ids: d.ids}, sampler: d.sampler.detach(be)}
+	*d = chain{chained: d.chained, stepper: stepper{name: d.name, ids: d.ids}, sampler: d.sampler.detach(be), least: d.least}
 }
 
 // Committed implements engine.Drafter.
@@ -169,6 +176,9 @@ func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	if d.sampler != nil && slices.ContainsFunc(d.order[:active], draws) {
 		return d.sampler.propose(&d.stepper, q, active, d.net.Drafted(), d.logits, d.extend)
 	}
+	if d.least > 0 {
+		return d.proposeSure(q, active)
+	}
 	return d.steps(q, 0, active, kernels.WindowTokens, func(stats, slots kernels.Buf, j, k int) {
 		d.Draft(q, stats, slots, j, k)
 	})
@@ -177,7 +187,7 @@ func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
 // Draft records draft step j (from 0) of k for the cache slots in slots: the
 // argmax of the LM head over carry goes to column StatTop1 of stats, and, if more
 // drafts follow, the network is run one position on. It depends on the tables
-// alone, so it can be captured.
+// alone, so it can be captured; without the host no draft ends early.
 func (d *chain) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
 	q.Stats(stats, d.logits(q, slots, j), d.net.Drafted(), false)
 	chosen := stats.Columns(kernels.StatTop1, kernels.StatTop1+1)

@@ -31,10 +31,7 @@ type DSpark struct {
 
 // Validate implements Strategy.
 func (c *DSpark) Validate() error {
-	if !(c.MinConfidence >= 0 && c.MinConfidence < 1) {
-		return fmt.Errorf("min_confidence is %v; it must be at least 0 and below 1", c.MinConfidence)
-	}
-	return nil
+	return validConfidence(c.MinConfidence)
 }
 
 // Provision implements Strategy.

@@ -55,5 +55,5 @@ func (c *Eagle) Provision(env Env) (engine.Drafter, error) {
 	if c.Tree {
 		return newTree("eagle", head.Tokens(), made, env, treeShape{c.Width, c.Depth}, c.Sample), nil
 	}
-	return newChain("eagle", head.Tokens(), made, env, c.Sample), nil
+	return newChain("eagle", head.Tokens(), made, env, chainOptions{sampled: c.Sample}), nil
 }

@@ -26,13 +26,21 @@ type Eagle3 struct {
 	Head string `yaml:"head" json:"head"`
 	// Sample draws drafts as MTP.Sample does.
 	Sample bool `yaml:"sample" json:"sample"`
+	// MinConfidence ends a draft before the first token that, by the head's
+	// two largest logits, is accepted with a lower probability: the product,
+	// along the draft, of the likelier token's share of both. 0 never does;
+	// requests that draw their drafts don't notice.
+	MinConfidence float64 `yaml:"min_confidence" json:"min_confidence"`
 }
 
 // Validate implements Strategy.
-func (*Eagle3) Validate() error { return nil }
+func (c *Eagle3) Validate() error { return validConfidence(c.MinConfidence) }
 
 // Provision implements Strategy.
 func (c *Eagle3) Provision(env Env) (engine.Drafter, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("draft eagle3: %w", err)
+	}
 	head, err := env.Model.LoadEagle3(c.Head)
 	if err != nil {
 		return nil, fmt.Errorf("draft eagle3: %w", err)
@@ -40,5 +48,5 @@ func (c *Eagle3) Provision(env Env) (engine.Drafter, error) {
 	return newChain("eagle3", head.Tokens(), chained{
 		m: env.Model, layer: head.Layer(), taps: head.Taps(),
 		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
-	}, env, c.Sample), nil
+	}, env, chainOptions{sampled: c.Sample, least: c.MinConfidence}), nil
 }

@@ -23,6 +23,8 @@ func TestHeadsKeepTheContract(t *testing.T) {
 	for name, c := range map[string]draft.Strategy{
 		"sampled mtp":    &draft.MTP{Sample: true},
 		"sampled eagle3": &draft.Eagle3{Sample: true, Head: "random"},
+		"unsure mtp":     &draft.MTP{MinConfidence: 0.3},
+		"unsure eagle3":  &draft.Eagle3{MinConfidence: 0.4, Head: "random", Sample: true},
 		"random model":   &draft.Model{Model: "random", Sample: true},
 		"one layer":      &draft.LayerSkip{Layers: 1, Sample: true},
 		"medusa chains":  &draft.Medusa{},

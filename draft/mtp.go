@@ -28,14 +28,22 @@ type MTP struct {
 	// distribution of each draft; under the coupled rule drafts are drawn
 	// with the target's own noise. Requests at temperature 0 don't notice.
 	Sample bool `yaml:"sample" json:"sample"`
+	// MinConfidence ends a draft before the first token that, by the module's
+	// two largest logits, is accepted with a lower probability: the product,
+	// along the draft, of the likelier token's share of both. 0 never does;
+	// requests that draw their drafts don't notice.
+	MinConfidence float64 `yaml:"min_confidence" json:"min_confidence"`
 }
 
 // Validate implements Strategy.
-func (*MTP) Validate() error { return nil }
+func (c *MTP) Validate() error { return validConfidence(c.MinConfidence) }
 
 // Provision implements Strategy. The model must have been loaded with its MTP
 // module, unless Head names one.
 func (c *MTP) Provision(env Env) (engine.Drafter, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("draft mtp: %w", err)
+	}
 	head, err := env.Model.LoadMTP(c.Head)
 	if err != nil {
 		return nil, fmt.Errorf("draft mtp: %w", err)
@@ -43,5 +51,5 @@ func (c *MTP) Provision(env Env) (engine.Drafter, error) {
 	return newChain("mtp", head.Tokens(), chained{
 		m: env.Model, layer: head.Layer(), taps: head.Taps(),
 		open: func(rows, spans int) (network, error) { return head.New(rows, spans) },
-	}, env, c.Sample), nil
+	}, env, chainOptions{sampled: c.Sample, least: c.MinConfidence}), nil
 }

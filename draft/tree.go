@@ -33,7 +33,7 @@ func (t treeShape) validate() error {
 
 // newTree makes a tree drafter; see newChain.
 func newTree(name string, ids []int32, c chained, env Env, t treeShape, sampled bool) *tree {
-	return &tree{chain: newChain(name, ids, c, env, sampled), cfg: t, vocab: env.Vocab}
+	return &tree{chain: newChain(name, ids, c, env, chainOptions{sampled: sampled}), cfg: t, vocab: env.Vocab}
 }
 
 // tree drafts trees with the network of a chain, which it also uses to keep level
