@@ -118,6 +118,7 @@ func openCase(dir string) (c *audit.Case, closeCase func() error, err error) {
 		return nil, nil, err
 	}
 	c.Uncached = !cfg.Engine.PrefixCache
+	cfg.PackCache = false // what is audited is read from the model's own files
 	s, err := open(cfg, prompts)
 	if err != nil {
 		return nil, nil, err

@@ -32,6 +32,9 @@ type Config struct {
 	Threads int `yaml:"threads" json:"threads"`
 	// Kernels forces a CPU kernel set: avx512bf16, avx512f, avx2 or go.
 	Kernels string `yaml:"kernels" json:"kernels"`
+	// PackCache keeps the weights as the CPU backend packs them in a file that the
+	// next run maps and processes share (exacta run --pack-cache).
+	PackCache bool `yaml:"pack_cache,omitempty" json:"pack_cache,omitempty"`
 	// Context is the longest sequence in tokens, prompt and output; 0 is the
 	// longest prompt and max_new.
 	Context int `yaml:"context" json:"context"`

@@ -14,7 +14,7 @@ import (
 )
 
 // provenance collects what is needed to say later what a run was. Rules that are
-// lossy are named.
+// lossy are named, and so is where packed weights came from (Packing).
 func provenance(s *session, version string) map[string]string {
 	info := s.be.Info()
 	host, _ := os.Hostname()
@@ -34,6 +34,9 @@ func provenance(s *session, version string) map[string]string {
 		"model":      s.entry.Name,
 		"model_hash": s.entry.Hash,
 		"started":    time.Now().UTC().Format(time.RFC3339),
+	}
+	if packed := s.packing.String(); packed != "" {
+		p["packed_weights"] = packed
 	}
 	if rules := s.cfg.lossy(); len(rules) > 0 {
 		p["lossy"] = strings.Join(rules, "; ")

@@ -111,8 +111,10 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 			}
 		}
 	}
-	for _, note := range s.entry.Notes {
-		s.warn(note)
+	for _, note := range append(s.entry.Notes, s.packing.Note()) {
+		if note != "" {
+			s.warn(note)
+		}
 	}
 	r := &runner{session: s, progress: o.Progress, refs: map[string]*acceptance.Trace{}, points: cfg.points()}
 	r.classes = map[string]string{}

@@ -21,6 +21,7 @@ type session struct {
 	be      kernels.Backend
 	m       *model.Model
 	prompts []Prompt
+	packing Packing
 	warn    func(text string)   // of drafters; may be nil
 	tokens  *grammar.Vocabulary // made when a grammar needs it
 }
@@ -63,7 +64,7 @@ func (s *session) load() (err error) {
 	if s.be, err = OpenBackend(s.cfg.Backend, s.cfg.Threads, s.cfg.Kernels); err != nil {
 		return err
 	}
-	s.m, err = model.Load(s.be, s.entry.Source, model.Options{MaxTokens: s.cfg.Context, MTP: true})
+	s.m, s.packing, err = LoadModel(s.be, s.entry, model.Options{MaxTokens: s.cfg.Context, MTP: true}, s.cfg.PackCache)
 	return err
 }
 

@@ -42,6 +42,8 @@ func (c *Config) Validate() error {
 		return bad("backend", "%q is not known; use one of %v", c.Backend, Backends)
 	case c.Threads < 0 || c.Threads > 1024:
 		return bad("threads", "%d is out of range 0..1024", c.Threads)
+	case c.PackCache && c.Backend != "cpu":
+		return bad("pack_cache", "is for backend cpu, not %s", c.Backend)
 	case c.Context < 0 || c.Context > 1<<24:
 		return bad("context", "%d is out of range 0..%d", c.Context, 1<<24)
 	case c.MaxNew < 1 || c.MaxNew > 1<<20:

@@ -10,7 +10,6 @@ import (
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/experiments"
 	"exacta.dev/exacta/kernels"
-	"exacta.dev/exacta/kernels/cpu"
 )
 
 // modelFlags say which model runs where.
@@ -20,9 +19,12 @@ type modelFlags struct {
 	pack                    bool
 }
 
+// packUsage explains --pack-cache.
+const packUsage = "keep the weights as the CPU packs them in a file (below EXACTA_CACHE), and map it from the second start on"
+
 func (f *modelFlags) add(cmd *cobra.Command) {
 	f.addWhere(cmd)
-	cmd.Flags().BoolVar(&f.pack, "pack-cache", false, "keep the weights as the CPU packs them in a file (below EXACTA_CACHE), and map it from the second start on")
+	cmd.Flags().BoolVar(&f.pack, "pack-cache", false, packUsage)
 }
 
 // addWhere adds the flags without those of the packed file.
@@ -75,37 +77,14 @@ func (f *modelFlags) load(cmd *cobra.Command, maxTokens int) (*loaded, error) {
 	if l.backend, err = experiments.OpenBackend(f.backend, f.threads, f.kernels); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if err := f.loadWeights(cmd, l, maxTokens); err != nil {
+	var p experiments.Packing
+	if l.m, p, err = experiments.LoadModel(l.backend, l.Entry, model.Options{MaxTokens: maxTokens, MTP: true}, f.pack); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+	if note := p.Note(); note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note)
+	}
 	return l, nil
-}
-
-// loadWeights loads the model, from its packed file if that is asked for.
-func (f *modelFlags) loadWeights(cmd *cobra.Command, l *loaded, maxTokens int) (err error) {
-	var packing *cpu.Backend
-	if f.pack {
-		var ok bool
-		if packing, ok = l.backend.(*cpu.Backend); !ok {
-			return fmt.Errorf("--pack-cache with --backend %s; it is for cpu", f.backend)
-		}
-		path, key, err := l.PackedFile()
-		if err == nil {
-			err = packing.UsePacked(path, key)
-		}
-		if err != nil {
-			return fmt.Errorf("--pack-cache: %w", err)
-		}
-	}
-	if l.m, err = model.Load(l.backend, l.Source, model.Options{MaxTokens: maxTokens, MTP: true}); err != nil || packing == nil {
-		return err
-	}
-	if written, err := packing.FinishPacked(); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: "+oneLine(err))
-	} else if written {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: packed weights are kept for the next start")
-	}
-	return nil
 }
 
 // Close releases the backend and the files.

@@ -41,5 +41,47 @@ func TestPackCache(t *testing.T) {
 	require.Contains(t, errs, "models on disk")
 	code, _, errs = exacta(t, append(args, "--backend", "ref")...)
 	require.Equal(t, exitBad, code)
-	require.Contains(t, errs, "it is for cpu")
+	require.Contains(t, errs, "kept by the backend cpu, not ref")
+}
+
+// A run does the same, by its file or the flag, and says so; the audit reads the
+// model's own files.
+func TestPackCacheOfARun(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("EXACTA_CACHE", cache)
+	model := damaged(t, "config.json", func(text []byte) []byte { return text })
+	config := filepath.Join(t.TempDir(), "run.yaml")
+	text := "name: packed\nmodel: " + model + "\nmax_new: 8\nrepeats: 1\nprompts: {limit: 2}\nstrategies:\n  - {drafter: ngram, k: [2]}\n"
+	run := func(dir, more string, args ...string) map[string]any {
+		require.NoError(t, os.WriteFile(config, []byte(text+more), 0o644))
+		return object(t, append([]string{"run", config, "--dir", dir}, args...)...)
+	}
+	provenance := func(v map[string]any) any { return v["provenance"].(map[string]any)["packed_weights"] }
+	dir := t.TempDir()
+	require.Nil(t, provenance(run(filepath.Join(dir, "0"), "")))
+	v := run(filepath.Join(dir, "1"), "pack_cache: true\n")
+	require.Equal(t, "written", provenance(v))
+	require.Equal(t, []any{"packed weights are kept for the next start"}, v["warnings"])
+	v = run(filepath.Join(dir, "2"), "", "--pack-cache")
+	require.Equal(t, "mapped", provenance(v))
+	require.Nil(t, v["warnings"])
+	for _, r := range v["runs"].([]any) {
+		require.Equal(t, true, r.(map[string]any)["exact"])
+	}
+	files, err := filepath.Glob(cache + "/packed/*")
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, os.WriteFile(files[0], []byte("no"), 0o644))
+	for _, name := range []string{"1", "2"} {
+		_, out, _ := exacta(t, "audit", filepath.Join(dir, name))
+		require.Contains(t, out, "tokens: pass")
+		require.Contains(t, out, "counts: pass")
+	}
+	code, _, errs := exacta(t, "run", config, "--pack-cache", "--dir", filepath.Join(dir, "3"))
+	require.Equal(t, exitBad, code)
+	require.Contains(t, errs, "remove the file")
+	require.NoError(t, os.WriteFile(config, []byte(text+"pack_cache: true\nbackend: ref\n"), 0o644))
+	code, _, errs = exacta(t, "run", config)
+	require.Equal(t, exitBad, code)
+	require.Contains(t, errs, "pack_cache: is for backend cpu, not ref")
 }

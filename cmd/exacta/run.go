@@ -13,6 +13,7 @@ import (
 
 func newRunCommand(o *options) *cobra.Command {
 	var dir string
+	var pack bool
 	cmd := &cobra.Command{
 		Use: "run [CONFIG.yaml]", Short: "run an experiment and print its table", Args: cobra.MaximumNArgs(1),
 		Long: `run measures draft strategies against plain decoding, in interleaved rounds, and
@@ -47,6 +48,7 @@ place.`,
 			if err != nil {
 				return err
 			}
+			cfg.PackCache = cfg.PackCache || pack
 			p := newProgress(cmd.ErrOrStderr())
 			warn := func(text string) {
 				p.clear()
@@ -70,6 +72,7 @@ place.`,
 		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "run directory (default runs/NAME-TIME)")
+	cmd.Flags().BoolVar(&pack, "pack-cache", false, packUsage)
 	return cmd
 }
 
