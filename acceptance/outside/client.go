@@ -100,6 +100,10 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	// A server may close a connection that idles as the next request comes: without
+	// a byte of an answer it is sent again, on a new one. The empty list marks it so
+	// for package net/http, and is not sent.
+	req.Header["X-Idempotency-Key"] = []string{}
 	if c.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Key)
 	}

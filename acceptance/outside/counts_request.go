@@ -30,8 +30,11 @@ func (c *countsAudit) request(a *Answer) {
 	if s.Predicted != nil {
 		c.check("usage", *s.Predicted == int64(a.Used), a.ID, "the timings count %d tokens, the answer %d", *s.Predicted, a.Used)
 		if s.DecodeMs != nil && s.PerSecond != nil && *s.DecodeMs > 0 {
-			c.check("speed stated", nearly(*s.PerSecond, 1000*float64(*s.Predicted) / *s.DecodeMs, 0.01), a.ID,
-				"%.2f tokens/s are stated, %d tokens in %.2f ms are %.2f", *s.PerSecond, *s.Predicted, *s.DecodeMs, 1000*float64(*s.Predicted) / *s.DecodeMs)
+			// The first token comes from the prompt's pass, whose time is another:
+			// newer llama.cpp leaves it out of the speed.
+			all, rest := 1000*float64(*s.Predicted) / *s.DecodeMs, 1000*float64(*s.Predicted-1) / *s.DecodeMs
+			c.check("speed stated", nearly(*s.PerSecond, all, 0.01) || nearly(*s.PerSecond, rest, 0.01), a.ID,
+				"%.2f tokens/s are stated, %d tokens in %.2f ms are %.2f, without the first one %.2f", *s.PerSecond, *s.Predicted, *s.DecodeMs, all, rest)
 		}
 	}
 }

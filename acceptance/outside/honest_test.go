@@ -23,7 +23,7 @@ func TestHonestServersPass(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s/%+v", d, *toy), func(t *testing.T) {
 				s := serve(d, toy, "")
-				s.PerRequest = true
+				s.PerRequest, s.FirstFree = true, toy.NoStop
 				res := check(t, s, toy, plan(toy), outside.Options{Lookup: toy.Lookup})
 				require.Equal(t, d, res.Server.Dialect)
 				for _, r := range res.Reports() {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -169,4 +172,30 @@ func FuzzAnswers(f *testing.F) {
 			Work(ev, Options{})
 		}
 	})
+}
+
+// A server that closes a connection which has idled, just as the next request comes, is
+// asked again; one that has begun to answer is not.
+func TestConnectionThatIdled(t *testing.T) {
+	served := map[string]int{} // requests by connection
+	var mu sync.Mutex
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if served[r.RemoteAddr]++; served[r.RemoteAddr] > 1 {
+			panic(http.ErrAbortHandler)
+		}
+		require.Empty(t, r.Header.Values("X-Idempotency-Key"))
+		_, _ = io.WriteString(w, `{"tokens":[1]}`)
+	}))
+	defer s.Close()
+	c, err := NewClient(s.URL)
+	require.NoError(t, err)
+	defer c.Close()
+	for range 3 {
+		text, err := c.text(t.Context(), http.MethodPost, "/tokenize", map[string]string{"content": "x"})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"tokens":[1]}`, string(text))
+	}
+	require.Len(t, served, 3)
 }

@@ -41,6 +41,8 @@ type Server struct {
 	Vocab int
 	// StepTime is how long a step takes, PrefillTime a prompt.
 	StepTime, PrefillTime time.Duration
+	// FirstFree leaves the first token out of the speed, as newer llama.cpp does.
+	FirstFree bool
 	// PerRequest sends what --per-request-spec-decode-metrics of vLLM adds.
 	PerRequest bool
 	// NoSwitch makes llama-server take a request's switch of speculation

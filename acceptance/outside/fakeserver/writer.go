@@ -136,7 +136,11 @@ func (w *writer) end() {
 	case outside.LlamaCpp:
 		n, _ := w.stated()
 		ms := float64(time.Since(w.begin)) / float64(time.Millisecond)
-		t := map[string]any{"predicted_n": len(w.sent), "predicted_ms": ms, "predicted_per_second": 1000 * float64(len(w.sent)) / max(ms, 1e-6)}
+		counted := len(w.sent)
+		if w.s.FirstFree {
+			counted--
+		}
+		t := map[string]any{"predicted_n": len(w.sent), "predicted_ms": ms, "predicted_per_second": 1000 * float64(counted) / max(ms, 1e-6)}
 		if n.proposed > 0 {
 			t["draft_n"], t["draft_n_accepted"] = n.proposed, n.accepted
 		}
