@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// shared is a buffer that is read while it is written.
+type shared struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// started serves until stop is called, which returns the exit code.
+func started(t *testing.T, args ...string) (url string, log *shared, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	log = &shared{}
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, append([]string{"serve", "--port", "0"}, args...), io.Discard, log) }()
+	address := regexp.MustCompile(`address=(http://[0-9.:]+)`)
+	require.Eventually(t, func() bool { return address.MatchString(log.String()) }, 30*time.Second, 5*time.Millisecond, "no address in the log")
+	return address.FindStringSubmatch(log.String())[1], log, func() int {
+		cancel()
+		return <-code
+	}
+}
+
+func post(t *testing.T, url, body string) (int, string) {
+	t.Helper()
+	a, err := http.Post(url, "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	require.NoError(t, err)
+	return a.StatusCode, string(text)
+}
+
+// serve answers, takes its settings from a file with the flags before it, finishes
+// what it has when it is told to end, and leaves a directory that stats and audit
+// read.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "serve.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("name: mine\nsequences: 2\ncontext: 512\nstrategies: [{drafter: ngram, k: 4}]\n"), 0o644))
+	url, log, stop := started(t, "--config", config, "--name", "yours", "--records", dir, "--record-prompts")
+	status, text := post(t, url+"/v1/completions", `{"model": "yours", "prompt": "package main", "max_tokens": 30, "ignore_eos": true}`)
+	require.Equal(t, 200, status, text)
+	require.Contains(t, text, `"strategy":"ngram","k":4`)
+	status, text = post(t, url+"/v1/completions", `{"model": "mine", "prompt": "a"}`)
+	require.Equal(t, 404, status, text)
+	late := make(chan string, 1)
+	go func() {
+		_, text := post(t, url+"/v1/completions", `{"prompt": "package main", "max_tokens": 400, "ignore_eos": true}`)
+		late <- text
+	}()
+	require.Eventually(t, func() bool {
+		a, err := http.Get(url + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer a.Body.Close()
+		text, err := io.ReadAll(a.Body)
+		return err == nil && strings.Contains(string(text), "exacta_open_answers 1")
+	}, 10*time.Second, time.Millisecond)
+	require.Equal(t, exitFine, stop(), log.String())
+	require.Contains(t, <-late, `"completion_tokens":400`)
+
+	runs, err := filepath.Glob(filepath.Join(dir, "serve-*"))
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	var out, errs strings.Builder
+	require.Equal(t, exitFine, run(context.Background(), []string{"stats", runs[0]}, &out, &errs), errs.String())
+	require.Contains(t, out.String(), "ngram.k4.coupled")
+	require.Equal(t, exitFine, run(context.Background(), []string{"audit", runs[0], "--only", "tokens,counts"}, &out, &errs), out.String()+errs.String())
+}
+
+// A port in use, and flags that mean nothing, are one line.
+func TestServeRefuses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	for want, args := range map[string][]string{
+		"in use":       {"--port", port},
+		"--log":        {"--log", "xml"},
+		"--otlp":       {"--otlp", "localhost", "--port", "0"},
+		"--k":          {"--k", "-1"},
+		"max_k":        {"--k", "99"},
+		"magic":        {"--draft", "magic", "--port", "0"},
+		"--simulate":   {"--simulate", "often"},
+		"no.yaml":      {"--config", "no.yaml"},
+		"no such file": {"--model", "/no/such/model", "--port", "0"},
+		"jinja":        {"--chat-template", "/no/such.jinja", "--port", "0"},
+	} {
+		var out, errs strings.Builder
+		code := run(context.Background(), append([]string{"serve"}, args...), &out, &errs)
+		require.Equal(t, exitBad, code, "%v", args)
+		require.Contains(t, errs.String(), want, "%v", args)
+		require.Equal(t, 1, strings.Count(errs.String(), "\n"), errs.String())
+	}
+}
