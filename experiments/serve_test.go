@@ -85,7 +85,7 @@ func (s *serving) mix(t *testing.T, n int) {
 	for i := range n {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 3))
-			q := map[string]any{"prompt": strings.Repeat("func f(x int) {\n", 1+r.IntN(12)), "max_tokens": 5 + r.IntN(60), "seed": i, "n": 1 + i%2}
+			q := map[string]any{"prompt": strings.Repeat("func f(x int) {\n", 1+r.IntN(12)), "max_tokens": 5 + r.IntN(40), "seed": i, "n": 1 + i%2}
 			if i%3 != 0 {
 				q["temperature"] = 0.8
 			}
@@ -124,7 +124,7 @@ func (s *serving) mix(t *testing.T, n int) {
 // grammars, sampling rules, cancelled requests and all.
 func TestServedAudit(t *testing.T) {
 	s := serve(t, func(c *ServeConfig) { c.Engine.Pages, c.Engine.Chunk = 14, 64 })
-	s.mix(t, 28)
+	s.mix(t, 14)
 	s.end(t)
 	res, err := Audit(context.Background(), s.Dir, AuditOptions{Only: []string{"tokens", "counts"}})
 	require.NoError(t, err)

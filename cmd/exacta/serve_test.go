@@ -124,3 +124,24 @@ func TestServeRefuses(t *testing.T) {
 		require.Equal(t, 1, strings.Count(errs.String(), "\n"), errs.String())
 	}
 }
+
+// bench serve asks all requests, without an error or anything left.
+func TestBenchServe(t *testing.T) {
+	var out, errs strings.Builder
+	code := run(context.Background(), []string{"bench", "serve", "--requests", "60", "--connections", "20", "--new-tokens", "8", "--json"}, &out, &errs)
+	require.Equal(t, exitFine, code, errs.String())
+	v := decode(t, out.String())
+	require.EqualValues(t, 60, v["requests"])
+	require.EqualValues(t, 0, v["errors"])
+	require.EqualValues(t, 0, v["goroutines_left"])
+	require.Positive(t, v["tok_s"])
+	require.Positive(t, v["ratio_to_offline"])
+	require.Len(t, v["ttft_ms"], 4)
+	for want, args := range map[string][]string{"refused": {"--url", "http://127.0.0.1:1", "--requests", "2"}, "at least 1": {"--requests", "0"}} {
+		out.Reset()
+		errs.Reset()
+		code := run(context.Background(), append([]string{"bench", "serve"}, args...), &out, &errs)
+		require.NotEqual(t, exitFine, code)
+		require.Contains(t, out.String()+errs.String(), want)
+	}
+}

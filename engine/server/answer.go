@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/tokenizer"
 )
 
 // answers turn events into what a client is told.
@@ -30,9 +31,24 @@ func (g *generation) decorate(choice map[string]any, ids []int32, steps []*stepV
 	if g.c.ReturnTokenIDs && len(ids) > 0 {
 		choice["token_ids"] = ids
 	}
-	if len(steps) > 0 {
-		choice["speculation"] = steps
+	if len(steps) == 0 {
+		return
 	}
+	if t := g.s.cfg.Model.Tokenizer; t != nil {
+		for _, v := range steps {
+			v.EmittedText, v.ProposedText = spell(t, v.Emitted), spell(t, v.Proposed)
+		}
+	}
+	choice["speculation"] = steps
+}
+
+// spell are the texts of tokens, each by itself.
+func spell(t *tokenizer.Tokenizer, ids []int32) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = t.TokenText(id)
+	}
+	return texts
 }
 
 // answer runs a generation and tells the client, whole or in a stream.

@@ -311,3 +311,16 @@ func TestInformation(t *testing.T) {
 		require.Contains(t, string(text), name)
 	}
 }
+
+// The live page is one file that asks nothing of any other host.
+func TestPage(t *testing.T) {
+	r := newRig(t, options{})
+	status, text, h := r.do("GET", "/", nil)
+	require.Equal(t, 200, status)
+	require.Contains(t, h.Get("Content-Type"), "text/html")
+	require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'")
+	page := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "")
+	require.NotRegexp(t, `https?://|//[a-z0-9-]+\.[a-z]`, page)
+	status, _, _ = r.do("GET", "/page", nil)
+	require.Equal(t, 404, status)
+}

@@ -110,6 +110,9 @@ type stepView struct {
 	Kind     string  `json:"next_kind"`
 	Emitted  []int32 `json:"emitted"`
 	Ms       float64 `json:"ms"`
+	// The tokens as texts, which handlers fill in.
+	EmittedText  []string `json:"emitted_text,omitempty"`
+	ProposedText []string `json:"proposed_text,omitempty"`
 }
 
 func viewOf(r *engine.Record) *stepView {

@@ -88,6 +88,7 @@ func (s *Server) routes() {
 	} {
 		s.mux.Handle(path, s.guard(path, h))
 	}
+	s.mux.HandleFunc("GET /{$}", handlePage)
 	s.mux.HandleFunc("GET /health", s.handleHealth)
 	s.mux.HandleFunc("GET /ready", s.handleReady)
 	s.mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
