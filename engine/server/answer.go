@@ -93,6 +93,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, g *generation, a
 		return err
 	}
 	w.Header().Set("X-Request-Id", requestID(r, g.id))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.Limits.Write))
 	writeJSON(w, http.StatusOK, a.body(g.usage(all)))
 	return nil
 }

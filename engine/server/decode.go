@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -30,6 +31,10 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, v any) error {
 	case err != nil:
 		return failure(http.StatusBadRequest, badRequest, "", "", "the body could not be read")
 	}
+	// The server's time for reading requests ends here: it would end the
+	// request's context while the answer is made. Some writers, of tests say,
+	// have no deadlines.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return decodeBody(body, s.cfg.Limits.Depth, v)
 }
 

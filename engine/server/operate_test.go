@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -255,5 +256,29 @@ func TestCacheSalt(t *testing.T) {
 		require.Equal(t, share, cached("b", "") > 0)
 		require.Zero(t, cached("a", "s"))
 		require.Positive(t, cached("a", "s"))
+	}
+}
+
+// Answers may take longer than the time that a server has for reading requests, and
+// for writing to a client, and connections may be idle between.
+func TestTimeouts(t *testing.T) {
+	r := newRig(t, options{slow: 3 * time.Millisecond, change: limits(func(l *limitsOf) { l.Write = 60 * time.Millisecond })})
+	web := httptest.NewUnstartedServer(r.s)
+	web.Config.ReadTimeout = 50 * time.Millisecond
+	web.Start()
+	defer web.Close()
+	plain := r.http
+	r.http = web
+	defer func() { r.http = plain }()
+	for _, stream := range []bool{false, true, false} {
+		status, text, _ := r.do(http.MethodPost, "/v1/completions", js{"prompt": code, "max_tokens": 100, "ignore_eos": true, "stream": stream, "speculation": js{"strategy": "none"}})
+		require.Equal(t, 200, status, "%s", text)
+		if stream {
+			list, err := events(text)
+			require.NoError(t, err)
+			_, finish, _ := joined(list, 0)
+			require.Equal(t, "length", finish)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }

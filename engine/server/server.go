@@ -155,6 +155,8 @@ func (s *Server) guard(route string, h handler) http.Handler {
 				s.cfg.Logger.Error("a handler panicked", "path", path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				s.fail(seen, failure(http.StatusInternalServerError, serverError, "", "", "internal error"))
 			}
+			// The next request on the connection has its own time.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 			s.meter.responses.WithLabelValues(path, fmt.Sprint(seen.status)).Inc()
 			span.end(seen.status)
 		}()

@@ -150,14 +150,14 @@ func (w *worker) emitted(seq *engine.Sequence, r *engine.Record) {
 	now := time.Now()
 	j.counts.add(r, now)
 	w.meter.record(j, r, now)
-	if len(r.EmittedIDs) == 0 && j.counts.Prefilled {
+	if len(r.EmittedIDs) == 0 {
 		return
 	}
 	e := event{at: now, ids: r.EmittedIDs, accepted: int(r.Accepted), logs: j.takeLogs(len(r.EmittedIDs)), stop: j.found()}
 	if j.detail {
 		e.step = viewOf(r)
 	}
-	if len(e.ids) > 0 && !j.box.put(e) {
+	if !j.box.put(e) {
 		w.meter.slow.Inc()
 		j.cancelled = "slow reader"
 		w.eng.Cancel(seq)
