@@ -53,15 +53,37 @@ type normArgs struct {
 	each                        int32 // a weight for every column, not one group's
 }
 
+// product is Product: a matrix product as all its forms see it.
+type product struct {
+	dst, res             view
+	bias                 driver.Ptr
+	order, chunks, count driver.Ptr
+	rows, n, k           int32
+	act, dstF32, resF32  int32
+	paired, blocks       int32
+	each, spread         int32
+	fours, _             int32
+}
+
 type matMulArgs struct {
 	env
-	dst, res, x         view
-	w, meta, nw, bias   driver.Ptr
-	rows, n, k          int32
-	act, dstF32, resF32 int32
-	group, centered     int32
-	eps                 float32
-	scaled              int32 // columns that share a scale; 0: BF16
+	product
+	x         view
+	w, meta   driver.Ptr
+	scaled, _ int32 // columns that share a scale; 0: BF16
+}
+
+type hopperArgs struct {
+	env
+	_              [5]uint64
+	wMap, xMap     driver.TensorMap
+	p              product
+	partial, flags driver.Ptr
+	mtile, stages  int32
+	split, _       int32
+	ids            view
+	each, experts  int32
+	_              [6]int32
 }
 
 type attendArgs struct {
@@ -198,13 +220,25 @@ type routeArgs struct {
 	groups, kept, normalize, given, _ int32
 }
 
-type expertsArgs struct {
+type sortArgs struct {
 	env
-	dst, res, x, ids, weights view
-	w                         driver.Ptr
-	rows, each, experts       int32
-	n, k, act, paired         int32
-	dstF32, resF32, _         int32
+	ids                        view
+	order, chunks, count       driver.Ptr
+	rows, each, experts, chunk int32
+}
+
+type sumArgs struct {
+	env
+	dst, res, weights       view
+	y                       driver.Ptr
+	each, n, dstF32, resF32 int32
+}
+
+type readArgs struct {
+	env
+	p    driver.Ptr
+	n    uint64
+	sink driver.Ptr
 }
 
 type activateArgs struct {
@@ -302,7 +336,6 @@ var layouts = append([]layout{
 	{"slot_copy", unsafe.Sizeof(slotArgs{})},
 	{"set_length", unsafe.Sizeof(lengthArgs{})},
 	{"route", unsafe.Sizeof(routeArgs{})},
-	{"experts", unsafe.Sizeof(expertsArgs{})},
 	{"activate", unsafe.Sizeof(activateArgs{})},
 	{"collapse", unsafe.Sizeof(collapseArgs{})},
 	{"spread", unsafe.Sizeof(spreadArgs{})},
@@ -311,6 +344,10 @@ var layouts = append([]layout{
 	{"grams", unsafe.Sizeof(gramsArgs{})},
 	{"blend", unsafe.Sizeof(blendArgs{})},
 	{"select_blocks", unsafe.Sizeof(blocksArgs{})},
+	{"sort", unsafe.Sizeof(sortArgs{})},
+	{"sum", unsafe.Sizeof(sumArgs{})},
+	{"bench_read", unsafe.Sizeof(readArgs{})},
+	{"matmul_hopper", unsafe.Sizeof(hopperArgs{})},
 }, pooledLayouts...)
 
 // args returns the parameter area of the next launch as T.

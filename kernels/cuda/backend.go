@@ -94,8 +94,22 @@ const staticShared = 8 << 10
 // sharedLimit is the dynamic shared memory that the delta kernel may use.
 func (be *Backend) sharedLimit() int { return be.dev.SharedPerBlock - staticShared }
 
+// allowance is the dynamic shared memory that a kernel may use beyond what all may; 0
+// is none.
+func (be *Backend) allowance(k kernelID) int {
+	switch {
+	case k == kDelta:
+		return be.sharedLimit()
+	case k == kSort:
+		return sortShared(maxExperts)
+	case k >= kHopper && k <= kHopperLast:
+		return be.dev.SharedPerBlock
+	}
+	return 0
+}
+
 func (be *Backend) loadKernels(code map[string][]byte) error {
-	for _, f := range sourceFiles {
+	for _, f := range sourcesFor(be.arch) {
 		m, err := be.ctx.Load(f+".cu", code[f])
 		if err != nil {
 			major, minor, _ := be.driver.Version()
@@ -109,8 +123,8 @@ func (be *Backend) loadKernels(code map[string][]byte) error {
 			if be.kernels[i], err = m.Function(k.name); err != nil {
 				return err
 			}
-			if kernelID(i) == kDelta {
-				if err := m.AllowShared(be.kernels[i], be.sharedLimit()); err != nil {
+			if n := be.allowance(kernelID(i)); n > 0 {
+				if err := m.AllowShared(be.kernels[i], n); err != nil {
 					return err
 				}
 			}
@@ -145,7 +159,7 @@ func (be *Backend) Info() kernels.Info {
 	set := fmt.Sprintf("sm_%d", be.arch)
 	return kernels.Info{
 		Name: "cuda", Device: be.dev.Name, Kernels: set,
-		Arithmetic: "cuda-" + set + "-bf16-1", Graphs: true,
+		Arithmetic: "cuda-" + set + "-bf16-2", Graphs: true,
 	}
 }
 

@@ -49,10 +49,10 @@ func (q *queue) Capture(key kernels.GraphKey, body func(kernels.Queue)) (kernels
 // record runs body while the stream captures, and ends the capture even if body
 // panics.
 func (q *queue) record(p *program, body func(kernels.Queue)) error {
-	q.recording = p
+	q.recording, q.sorted = p, sortKey{}
 	whole := false
 	defer func() {
-		q.recording = nil
+		q.recording, q.sorted = nil, sortKey{}
 		if !whole {
 			q.stream.AbortCapture()
 		}

@@ -20,7 +20,7 @@ func TestSourcesCompile(t *testing.T) {
 	}
 	t.Logf("NVRTC %d.%d from %s", nvrtc.Major, nvrtc.Minor, nvrtc.Path())
 	for _, arch := range architectures {
-		for _, f := range sourceFiles {
+		for _, f := range sourcesFor(arch) {
 			t.Run(fmt.Sprintf("sm_%d/%s", arch, f), func(t *testing.T) {
 				t.Parallel()
 				text, err := source(f)
@@ -47,7 +47,7 @@ func TestCubinsAreCached(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	fresh, err := cubins(90)
 	require.NoError(t, err)
-	require.Len(t, fresh, len(sourceFiles))
+	require.Len(t, fresh, len(sourcesFor(90)))
 	t.Setenv(driver.CompilerEnv, "/nowhere/libnvrtc.so")
 	cached, err := cubins(90)
 	require.NoError(t, err)

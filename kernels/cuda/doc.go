@@ -15,7 +15,10 @@
 // mirrored in args.go; their sizes are compared when a source is compiled.
 //
 // Results are defined per row. A matrix product walks K upwards in MMA steps of
-// 16, whatever the tile; attention handles one row and head per block over splits
+// 16, whatever the tile, and no sum is split: where a tile's K is shared between two
+// blocks, the second goes on from the accumulators of the first. matmul.cu serves every
+// generation; matmul_hopper.cu, for compute capability 9.0 (which is compiled as sm_90a),
+// has the copy engine, wgmma and kernels that start early, and gives the same bits; attention handles one row and head per block over splits
 // of 512 keys at absolute positions; Gated DeltaNet handles one span and head per
 // block, row by row. Reductions are trees of a fixed shape over 32 lanes or 128
 // threads. Sources are compiled without contraction (--fmad=false): a fused

@@ -2,7 +2,10 @@
 
 package cuda
 
-import "exacta.dev/exacta/kernels"
+import (
+	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cuda/driver"
+)
 
 // maxExperts is MAX_EXPERTS: the most experts that a router chooses from.
 const maxExperts = 2048
@@ -36,6 +39,18 @@ func (q *queue) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
 	})
 }
 
+// sortWarps is SORTERS: the warps that sort pairs.
+const sortWarps = 16
+
+// unsorted is how many rows share so few experts that each pair is multiplied by itself.
+const unsorted = 4
+
+// sortShared is the shared memory of sort_pairs.
+func sortShared(experts int) int { return experts*4 + experts*sortWarps*2 }
+
+// chunksOf is the most chunks that pairs can fall into.
+func chunksOf(pairs, experts, chunk int) int { return min(pairs, experts) + pairs/chunk }
+
 // Experts multiplies rows by the experts that ids names.
 func (q *queue) Experts(dst kernels.Buf, h kernels.Weight, x, ids kernels.Buf, act kernels.Act) {
 	q.do(opExperts, func() {
@@ -53,10 +68,12 @@ func (q *queue) Experts(dst kernels.Buf, h kernels.Weight, x, ids kernels.Buf, a
 		}
 		i := q.of(ids, "ids", kernels.I32, 0, -1)
 		d := q.float(dst, "dst", i.rows*i.cols, cols)
-		a := q.mixture(w, d, q.of(x, "x", kernels.BF16, i.rows, w.cols), i)
-		a.n, a.act, a.paired = int32(cols), int32(act), flag(w.paired)
-		*args[expertsArgs](q) = a
-		q.launch(kExperts, ceil(cols, threads/32), i.rows*i.cols, 0)
+		s := q.of(x, "x", kernels.BF16, i.rows, w.cols)
+		m := matMul{product: product{
+			n: int32(cols), k: int32(w.cols), act: int32(act), paired: flag(w.paired), blocks: 1,
+			dstF32: flag(d.kind == kernels.F32), each: int32(i.cols), spread: 1,
+		}, w: w}
+		q.grouped(m, mixture{ids: i, x: s, dst: d})
 		q.countMixture(w, i)
 	})
 }
@@ -74,44 +91,103 @@ func (q *queue) Mix(dst kernels.Buf, h kernels.Weight, x, ids, weights, residual
 		cols := w.rows / w.experts
 		i := q.of(ids, "ids", kernels.I32, 0, -1)
 		d := q.float(dst, "dst", i.rows, cols)
-		a := q.mixture(w, d, q.of(x, "x", kernels.BF16, i.rows*i.cols, w.cols), i)
-		a.n, a.weights = int32(cols), q.of(weights, "weights", kernels.F32, i.rows, i.cols).view()
+		s := q.of(x, "x", kernels.BF16, i.rows*i.cols, w.cols)
+		by := q.of(weights, "weights", kernels.F32, i.rows, i.cols)
+		r := operand{}
 		if !residual.None() {
-			r := q.float(residual, "residual", i.rows, cols)
-			a.res, a.resF32 = r.view(), flag(r.kind == kernels.F32)
+			r = q.float(residual, "residual", i.rows, cols)
 		}
-		*args[expertsArgs](q) = a
-		q.launch(kMix, ceil(cols, threads/32), i.rows, 0)
+		m := matMul{product: product{n: int32(cols), k: int32(w.cols), blocks: 1, dstF32: 1, each: 1, spread: 1}, w: w}
+		q.grouped(m, mixture{ids: i, x: s, dst: d, weights: by, residual: r, sum: true})
 		q.countMixture(w, i)
 	})
 }
 
-// Blocks multiplies by a block-diagonal matrix.
-func (q *queue) Blocks(dst kernels.Buf, h kernels.Weight, x kernels.Buf) {
-	q.do(opBlocks, func() {
-		w := q.weight(h, kernels.Diagonal, "w")
-		if q.bad != nil {
-			return
-		}
-		d := q.float(dst, "dst", 0, w.rows)
-		s := q.of(x, "x", kernels.BF16, d.rows, w.experts*w.cols)
-		*args[expertsArgs](q) = expertsArgs{
-			env: q.head(), dst: d.view(), x: s.view(), w: w.ptr, rows: int32(d.rows), experts: int32(w.experts),
-			n: int32(w.rows / w.experts), k: int32(w.cols), dstF32: flag(d.kind == kernels.F32),
-		}
-		q.launch(kBlocks, ceil(w.rows, threads/32), d.rows, 0)
-		c := q.counts()
-		c.MatMulRows += uint64(d.rows)
-		c.MACs += uint64(d.rows) * uint64(w.rows) * uint64(w.cols)
-		c.WeightBytes += uint64(w.bytes)
-	})
+// mixture is what Experts and Mix work on.
+type mixture struct {
+	ids, x, dst       operand
+	weights, residual operand // of a sum
+	sum               bool
 }
 
-func (q *queue) mixture(w *weight, dst, x, ids operand) expertsArgs {
-	return expertsArgs{
-		env: q.head(), dst: dst.view(), x: x.view(), ids: ids.view(), w: w.ptr,
-		rows: int32(ids.rows), each: int32(ids.cols), experts: int32(w.experts), k: int32(w.cols),
-		dstF32: flag(dst.kind == kernels.F32),
+// grouped multiplies the pairs that ids names, as many rows at a time as there is room
+// for; of a sum the products go to the room first.
+func (q *queue) grouped(m matMul, x mixture) {
+	each := x.ids.cols
+	if each == 0 || q.bad != nil {
+		return
+	}
+	most := roomPairs / each
+	if x.sum {
+		most = min(most, q.room.rows(4*each*int(m.n)))
+	}
+	for at := 0; at < x.ids.rows && q.bad == nil; at += most {
+		rows := min(most, x.ids.rows-at)
+		m.pairs, m.product.rows = rows*each, int32(rows*each)
+		if x.sum {
+			m.x, m.dst = x.x.from(at*each), view{p: q.room.values, ld: m.n, rows: m.product.rows}
+		} else {
+			m.x, m.dst = x.x.from(at), x.dst.from(at*each).view()
+		}
+		m.ids, m.eachID = x.ids.from(at).view(), int32(each)
+		m.order, m.chunks, m.count = q.room.order, q.room.chunks, q.room.count
+		m.chunk = q.chunk(m, rows)
+		if rows <= unsorted && q.hopperFits(m) {
+			m.chunk, m.chunks = smallTile, 0
+		} else {
+			q.sort(sortKey{ids: m.ids, rows: rows, each: each, experts: m.w.experts, chunk: m.chunk})
+		}
+		q.multiply(m)
+		if x.sum {
+			q.sumPairs(x, at, rows)
+		}
+	}
+}
+
+// sortKey says what was sorted.
+type sortKey struct {
+	ids                        view
+	rows, each, experts, chunk int
+}
+
+// sort brings pairs into the order of experts, unless the operation in front (Experts,
+// before Mix) has left them so.
+func (q *queue) sort(k sortKey) {
+	if q.sorted == k {
+		return
+	}
+	q.sorted = k
+	*args[sortArgs](q) = sortArgs{
+		env: q.head(), ids: k.ids, order: q.room.order, chunks: q.room.chunks, count: q.room.count,
+		rows: int32(k.rows), each: int32(k.each), experts: int32(k.experts), chunk: int32(k.chunk),
+	}
+	q.launchBlock(kSort, driver.Grid{X: 1, Y: 1, Block: 32 * sortWarps, Shared: sortShared(k.experts)})
+}
+
+// sumPairs adds the products of rows at.. that lie in the room.
+func (q *queue) sumPairs(x mixture, at, rows int) {
+	a := sumArgs{
+		env: q.head(), dst: x.dst.from(at).view(), weights: x.weights.from(at).view(), y: q.room.values,
+		each: int32(x.ids.cols), n: int32(x.dst.cols), dstF32: flag(x.dst.kind == kernels.F32), resF32: flag(x.residual.kind == kernels.F32),
+	}
+	if x.residual.p != 0 {
+		a.res = x.residual.from(at).view()
+	}
+	*args[sumArgs](q) = a
+	q.launchBlock(kSum, driver.Grid{X: ceil(x.dst.cols, threads), Y: rows, Block: threads})
+}
+
+// chunk is the most rows of an expert that are multiplied at a time.
+func (q *queue) chunk(m matMul, rows int) int {
+	switch mean := m.pairs / m.w.experts; {
+	case !q.hopperFits(m) && (rows <= smallTile || mean < smallTile/2):
+		return smallTile
+	case !q.hopperFits(m):
+		return largeTile
+	case mean >= 48 && m.n%4 == 0 && aligned(m.dst, m.dstF32):
+		return hopperRows
+	default: // room for an expert that has three times its share, and more
+		return min(rows+7, 64, 3*mean+15) &^ 7
 	}
 }
 

@@ -14,8 +14,29 @@ import (
 //go:embed src/*.cuh src/*.cu
 var sources embed.FS
 
-// sourceFiles are the files of src that are compiled, each behind common.cuh.
-var sourceFiles = []string{"rows", "matmul", "attend", "delta", "stats", "tables", "commit", "experts", "select", "streams", "grams", "blocks", "hyper", "pooled"}
+// sourceFiles are the files of src that are compiled, each behind common.cuh and
+// its header.
+var sourceFiles = []string{"rows", "matmul", "matmul_hopper", "attend", "delta", "stats", "tables", "commit", "experts", "select", "streams", "grams", "blocks", "hyper", "pooled", "bench"}
+
+// headers are the further headers of sources.
+var headers = map[string]string{"matmul": "matmul.cuh", "matmul_hopper": "matmul.cuh", "experts": "matmul.cuh"}
+
+// only says which sources are for one architecture alone.
+var only = map[string]int{"matmul_hopper": hopper}
+
+// hopper is compute capability 9.0, which has instructions that no other has.
+const hopper = 90
+
+// sourcesFor are the sources of an architecture.
+func sourcesFor(arch int) []string {
+	var out []string
+	for _, f := range sourceFiles {
+		if a := only[f]; a == 0 || a == arch {
+			out = append(out, f)
+		}
+	}
+	return out
+}
 
 // architectures are the compute capabilities that the sources are compiled for:
 // the first of each generation, whose cubins later ones of it run too.
@@ -30,10 +51,12 @@ const (
 	kNorm
 	kMatMul     // of sixteen, see matMulKernel
 	kMatMulLast = kMatMul + 15
+	kHopper     = kMatMulLast + 1 // and the others of hopperKernels
+	kHopperLast = kHopper + kernelID(len(hopperKernels)) - 1
 )
 
 const (
-	kAttendAppend kernelID = kMatMulLast + 1 + iota
+	kAttendAppend kernelID = kHopperLast + 1 + iota
 	kAttend
 	kDelta
 	kDeltaKeep
@@ -49,9 +72,8 @@ const (
 	kSlotCopy
 	kSetLength
 	kRoute
-	kExperts
-	kMix
-	kBlocks
+	kSort
+	kSum
 	kSelectAppend
 	kSelect
 	kActivate
@@ -74,6 +96,7 @@ const (
 	kPooledKeep
 	kPooledCommit
 	kRingCopy
+	kBenchRead
 	numKernels
 )
 
@@ -117,9 +140,8 @@ var kernelTable = [numKernels]struct {
 	kSlotCopy:     {"tables", "slot_copy", unsafe.Sizeof(slotArgs{})},
 	kSetLength:    {"tables", "set_length", unsafe.Sizeof(lengthArgs{})},
 	kRoute:        {"experts", "route", unsafe.Sizeof(routeArgs{})},
-	kExperts:      {"experts", "experts", unsafe.Sizeof(expertsArgs{})},
-	kMix:          {"experts", "mix", unsafe.Sizeof(expertsArgs{})},
-	kBlocks:       {"experts", "blocks", unsafe.Sizeof(expertsArgs{})},
+	kSort:         {"experts", "sort_pairs", unsafe.Sizeof(sortArgs{})},
+	kSum:          {"experts", "sum_pairs", unsafe.Sizeof(sumArgs{})},
 	kSelectAppend: {"select", "select_append", unsafe.Sizeof(selectArgs{})},
 	kSelect:       {"select", "select_keys", unsafe.Sizeof(selectArgs{})},
 	kActivate:     {"streams", "activate_rows", unsafe.Sizeof(activateArgs{})},
@@ -142,6 +164,15 @@ var kernelTable = [numKernels]struct {
 	kPooledKeep:   {"pooled", "pooled_keep", unsafe.Sizeof(pooledArgs{})},
 	kPooledCommit: {"pooled", "pooled_commit", unsafe.Sizeof(pooledCommitArgs{})},
 	kRingCopy:     {"pooled", "ring_copy", unsafe.Sizeof(ringCopyArgs{})},
+	kBenchRead:    {"bench", "bench_read", unsafe.Sizeof(readArgs{})},
+}
+
+func init() {
+	for i, k := range hopperKernels {
+		kernelTable[kHopper+kernelID(i)].file = "matmul_hopper"
+		kernelTable[kHopper+kernelID(i)].name = k.name
+		kernelTable[kHopper+kernelID(i)].args = unsafe.Sizeof(hopperArgs{})
+	}
 }
 
 // threads is THREADS: the block size of every kernel.
@@ -163,7 +194,11 @@ func architectureOf(dev driver.Device) (int, error) {
 
 // compileOptions are the options of NVRTC for an architecture.
 func compileOptions(arch int) []string {
-	o := []string{fmt.Sprintf("--gpu-architecture=sm_%d", arch), "--std=c++17", "--fmad=false", "--diag-suppress=177"}
+	name := fmt.Sprintf("sm_%d", arch)
+	if arch == hopper {
+		name += "a"
+	}
+	o := []string{"--gpu-architecture=" + name, "--std=c++17", "--fmad=false", "--diag-suppress=177"}
 	for _, l := range layouts {
 		o = append(o, fmt.Sprintf("-DSIZE_%s=%d", l.name, l.size))
 	}
@@ -175,6 +210,13 @@ func source(file string) (string, error) {
 	common, err := sources.ReadFile("src/common.cuh")
 	if err != nil {
 		return "", err
+	}
+	if h := headers[file]; h != "" {
+		text, err := sources.ReadFile("src/" + h)
+		if err != nil {
+			return "", err
+		}
+		common = append(common, text...)
 	}
 	own, err := sources.ReadFile("src/" + file + ".cu")
 	if err != nil {
@@ -191,7 +233,7 @@ func cubins(arch int) (map[string][]byte, error) {
 	missing := make(map[string]string)
 	cache := openCache()
 	opts := compileOptions(arch)
-	for _, f := range sourceFiles {
+	for _, f := range sourcesFor(arch) {
 		text, err := source(f)
 		if err != nil {
 			return nil, err

@@ -30,6 +30,13 @@ func (o operand) pitch() int64 { return int64(o.ld) * int64(o.size()) }
 // row returns the address of row r.
 func (o operand) row(r int64) driver.Ptr { return o.p + driver.Ptr(r*o.pitch()) }
 
+// from is the operand without its first rows.
+func (o operand) from(row int) operand {
+	o.p = o.row(int64(row))
+	o.rows -= row
+	return o
+}
+
 // view returns the operand as kernels see it.
 func (o operand) view() view { return view{p: o.p, ld: int32(o.ld), rows: int32(o.rows)} }
 

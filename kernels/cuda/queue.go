@@ -16,8 +16,12 @@ type queue struct {
 	be     *Backend
 	stream *driver.Stream
 	env    env
-	notes  *driver.HostMemory // fault record, then the landing place of counters
-	device block              // counters of the kernels
+	notes  *driver.HostMemory                       // fault record, then the landing place of counters
+	device block                                    // counters of the kernels
+	room   room                                     // of matrix products
+	sorted sortKey                                  // how pairs of rows and experts lie in the room
+	plain  bool                                     // tests: the form of every generation alone
+	tune   func(hopperShape, hopperPlan) hopperPlan // tests: another cut
 	up     stage
 	down   readback
 
@@ -112,6 +116,9 @@ func newQueue(be *Backend) (*queue, error) {
 		return q, err
 	}
 	q.env = env{fault: q.notes.Dev, work: q.device.ptr}
+	if err := q.room.open(q); err != nil {
+		return q, err
+	}
 	if err := q.up.open(be.ctx, uploadBytes); err != nil {
 		return q, err
 	}
@@ -125,6 +132,9 @@ func (q *queue) do(op opID, body func()) {
 		return
 	}
 	q.op, q.bad = op, nil
+	if op != opMix {
+		q.sorted = sortKey{}
+	}
 	if q.be.closed {
 		q.err = fmt.Errorf("%s: the cuda backend is closed", op)
 		return
@@ -184,6 +194,20 @@ func (q *queue) launch(k kernelID, x, y, shared int) {
 	}
 	g := driver.Grid{X: x, Y: y, Block: threads, Shared: shared}
 	q.failWith(q.stream.Launch(&q.be.kernels[k], g, int(kernelTable[k].args)))
+	q.counts().Launches++
+}
+
+// launchBlock is launch with a grid of the caller's, of a kernel that waits for the one
+// in front by itself and may start early where devices have that.
+func (q *queue) launchBlock(k kernelID, g driver.Grid) {
+	if q.bad != nil {
+		return
+	}
+	if q.be.arch >= hopper {
+		q.failWith(q.stream.LaunchEarly(&q.be.kernels[k], g))
+	} else {
+		q.failWith(q.stream.Launch(&q.be.kernels[k], g, int(kernelTable[k].args)))
+	}
 	q.counts().Launches++
 }
 

@@ -12,11 +12,16 @@ import (
 const ParamBytes = 3072
 
 // Layout of a launch block: the `extra` array of cuLaunchKernel (five words),
-// the size word that it points to, a copy descriptor, and the parameters.
+// the size word that it points to, a copy descriptor, the parameters, the
+// configuration of cuLaunchKernelEx, the shape of a tensor map, and a list of one
+// parameter.
 const (
 	blockSize   = 64
 	blockCopy   = 128
 	blockParams = 512
+	blockConfig = blockParams + ParamBytes
+	blockTensor = blockConfig + 256
+	blockList   = blockTensor + 64
 	blockBytes  = 4096
 )
 
@@ -30,8 +35,10 @@ const (
 // launchBlock is memory outside the Go heap that the driver reads through
 // pointers, so that argument slices may hold its address.
 type launchBlock struct {
-	mem                 []byte
-	extraAddr, copyAddr uintptr
+	mem                       []byte
+	extraAddr, copyAddr       uintptr
+	configAddr, attributeAddr uintptr
+	tensorAddr, listAddr      uintptr
 }
 
 func newLaunchBlock() (*launchBlock, error) {
@@ -42,6 +49,10 @@ func newLaunchBlock() (*launchBlock, error) {
 	b := &launchBlock{mem: mem}
 	base := uintptr(unsafe.Pointer(&mem[0]))
 	b.extraAddr, b.copyAddr = base, base+blockCopy
+	b.configAddr, b.tensorAddr = base+blockConfig, base+blockTensor
+	b.listAddr = base + blockList
+	*(*uintptr)(unsafe.Pointer(&mem[blockList])) = base + blockParams
+	b.attributeAddr = b.configAddr + unsafe.Offsetof(launchConfig{}.attribute)
 	extra := (*[5]uintptr)(unsafe.Pointer(&mem[0]))
 	*extra = [5]uintptr{launchParamBuffer, base + blockParams, launchParamSize, base + blockSize, launchParamEnd}
 	return b, nil
@@ -53,6 +64,14 @@ func (b *launchBlock) setSize(n int) {
 
 func (b *launchBlock) copy() *copy2D {
 	return (*copy2D)(unsafe.Pointer(&b.mem[blockCopy]))
+}
+
+func (b *launchBlock) config() *launchConfig {
+	return (*launchConfig)(unsafe.Pointer(&b.mem[blockConfig]))
+}
+
+func (b *launchBlock) tensor() *tensorShape {
+	return (*tensorShape)(unsafe.Pointer(&b.mem[blockTensor]))
 }
 
 func (b *launchBlock) params() unsafe.Pointer {

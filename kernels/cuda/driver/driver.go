@@ -16,6 +16,7 @@ type Driver struct {
 	moduleAPI
 	streamAPI
 	graphAPI
+	tensorAPI
 
 	// CUresult cuGetErrorName(CUresult error, const char **pStr)
 	cuGetErrorName func(Result, *unsafe.Pointer) Result
@@ -41,6 +42,7 @@ func Open() (*Driver, error) {
 	d.bindModule(lib)
 	d.bindStream(lib)
 	d.bindGraph(lib)
+	d.bindTensor(lib)
 	if err := lib.complete("a driver for CUDA 12 or later is needed"); err != nil {
 		return nil, err
 	}

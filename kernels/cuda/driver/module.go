@@ -24,6 +24,8 @@ type moduleAPI struct {
 	//   unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
 	//   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 	launchKernel uintptr
+	// CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+	launchKernelEx uintptr
 }
 
 func (a *moduleAPI) bindModule(l *library) {
@@ -32,6 +34,7 @@ func (a *moduleAPI) bindModule(l *library) {
 	l.bind(&a.cuModuleGetFunction, "cuModuleGetFunction")
 	l.bind(&a.cuFuncSetAttribute, "cuFuncSetAttribute")
 	a.launchKernel = l.addr("cuLaunchKernel")
+	a.launchKernelEx = l.addr("cuLaunchKernelEx")
 }
 
 // Module is a loaded cubin.

@@ -55,7 +55,7 @@ func (c *Context) NewStream() (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{d: c.d, args: make([]uintptr, 11), block: b}
+	s := &Stream{d: c.d, args: make([]uintptr, 12), block: b}
 	if err := c.d.check(c.d.cuStreamCreate(&s.handle, streamNonBlocking), "cuStreamCreate", ""); err != nil {
 		return nil, err
 	}

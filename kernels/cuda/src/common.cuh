@@ -48,6 +48,23 @@ INLINE void fail(const Env& e, i32 code, i32 at, i32 x, i32 y) {
 	e.fault->code = code;
 }
 
+// after_kernel_in_front waits until what kernels in front wrote is there. A kernel that
+// is launched early (LaunchEarly in Go) calls it before it reads or writes anything that
+// they write or read.
+INLINE void after_kernel_in_front() {
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// let_next_kernel_start allows a kernel that is launched early to start once all blocks
+// of this one have.
+INLINE void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // View is a buffer view: rows ld elements apart.
 template <class T> struct View {
 	T* p;
@@ -154,9 +171,8 @@ INLINE float silu(float x) { return x / (1.0f + expf(-x)); }
 INLINE float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 
 INLINE float activate(i32 act, float x) {
-	if (act == SILU) return silu(x);
-	if (act == SIGMOID) return sigmoid(x);
-	return x;
+	if (act != SILU && act != SIGMOID) return x;
+	return (act == SILU ? x : 1.0f) / (1.0f + expf(-x));
 }
 
 // Reductions are fixed trees: over the lanes of a warp by xor, over a block of

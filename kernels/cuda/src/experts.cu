@@ -1,5 +1,5 @@
-// Mixtures of experts: the router, the experts of a row, and their weighted sum. A
-// warp computes one output of one row alone, so that no row sees another.
+// Mixtures of experts: the router, the order in which pairs of a row and an expert are
+// multiplied (matmul.cu, matmul_hopper.cu), and their weighted sum.
 
 enum { MAX_EXPERTS = 2048 };
 enum { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SQRT_SOFTPLUS };
@@ -108,75 +108,104 @@ KERNEL(route, RouteArgs) {
 	for (i32 j = 0; j < a.k; j++) weights[j] = (a.normalize ? weights[j] / total : weights[j]) * a.scale;
 }
 
-struct ExpertsArgs {
+struct SortArgs {
 	Env e;
-	Any dst, res; // by dst_f32 and res_f32; res.p may be null
-	View<u16> x;
 	Table ids; // [rows, each]
-	View<float> weights;
-	const u16* w; // [experts, n, k]; paired: [experts, 2n, k], gates first
-	i32 rows, each, experts;
-	i32 n, k, act, paired;
-	i32 dst_f32, res_f32, pad;
+	i32* order; // [pairs]
+	Chunk* chunks;
+	i32* count;
+	i32 rows, each, experts, most; // most: rows of a chunk
 };
-LAYOUT(ExpertsArgs, experts);
+LAYOUT(SortArgs, sort);
 
-// product is one output of a row: lanes take elements of K in turns, and their sums
-// are added as a tree.
-INLINE float product(const u16* w, const u16* x, i32 k, i32 lane) {
-	float s = 0;
-	for (i32 i = lane; i < k; i += 32) s = fmaf(bf2f(w[i]), bf2f(x[i]), s);
-	return warp_sum(s);
-}
+enum { SORTERS = 16 };
 
-INLINE void put(const Any& d, i32 f32, i32 r, i32 c, float y) {
-	const u64 at = (u64)r * d.ld + c;
-	if (f32) ((float*)d.p)[at] = y;
-	else ((u16*)d.p)[at] = f2bf(y);
-}
-
-// expert_of reads which expert the j-th of row r is; -1, and a fault, if there is
-// no such expert.
-INLINE i32 expert_of(const ExpertsArgs& a, i32 r, i32 j) {
-	const i32 e = a.ids.row(r)[j];
+// id_of reads the expert of pair i; -1, and a fault, if there is no such expert.
+INLINE i32 id_of(const SortArgs& a, i32 i) {
+	const i32 r = i / a.each, e = a.ids.row(r)[i % a.each];
 	if (e >= 0 && e < a.experts) return e;
-	if (threadIdx.x == 0) fail(a.e, FAULT_INDEX, r, e, a.experts);
+	fail(a.e, FAULT_INDEX, r, e, a.experts);
 	return -1;
 }
 
-// Grid (outputs / WARPS, pairs): one warp per output of a pair.
-KERNEL(experts, ExpertsArgs) {
-	const i32 c = blockIdx.x * WARPS + (threadIdx.x >> 5), lane = threadIdx.x & 31, pair = blockIdx.y;
-	const i32 e = expert_of(a, pair / a.each, pair % a.each);
-	if (c >= a.n || e < 0) return;
-	const u16* x = a.x.row(pair / a.each);
-	const u16* w = a.w + (u64)e * a.n * (a.paired ? 2 : 1) * a.k;
-	float y = product(w + (u64)c * a.k, x, a.k, lane);
-	if (a.paired) y = silu(y) * product(w + (u64)(a.n + c) * a.k, x, a.k, lane);
-	else y = activate(a.act, y);
-	if (lane == 0) put(a.dst, a.dst_f32, pair, c, y);
-}
-
-// Grid (outputs / WARPS, rows): one warp per output of a row.
-KERNEL(mix, ExpertsArgs) {
-	const i32 c = blockIdx.x * WARPS + (threadIdx.x >> 5), lane = threadIdx.x & 31, r = blockIdx.y;
-	if (c >= a.n) return;
-	float y = 0;
-	for (i32 j = 0; j < a.each; j++) {
-		const i32 e = expert_of(a, r, j);
-		if (e < 0) return;
-		y += a.weights.row(r)[j] * product(a.w + ((u64)e * a.n + c) * a.k, a.x.row(r * a.each + j), a.k, lane);
+// sort_pairs brings the pairs of a row and an expert into the order of experts, and of
+// pairs within an expert, and cuts what each expert has into chunks. One block of
+// SORTERS warps, each of which counts and then places a range of pairs.
+extern "C" __global__ void __launch_bounds__(32 * SORTERS) sort_pairs(const __grid_constant__ SortArgs a) {
+	extern __shared__ i32 start[]; // [experts], then u16 [SORTERS][experts]
+	u16* counts = (u16*)(start + a.experts);
+	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, pairs = a.rows * a.each;
+	let_next_kernel_start();
+	after_kernel_in_front();
+	const i32 span = (pairs + 32 * SORTERS - 1) / (32 * SORTERS) * 32, from = warp * span, to = min(pairs, from + span);
+	u16* mine = counts + warp * a.experts;
+	for (i32 i = threadIdx.x; i < SORTERS * a.experts; i += blockDim.x) counts[i] = 0;
+	__syncthreads();
+	for (i32 i = from; i < to; i += 32) {
+		const i32 e = i + lane < to ? id_of(a, i + lane) : -1;
+		const u32 alike = __match_any_sync(~0u, e);
+		if (e >= 0 && lane == __ffs(alike) - 1) mine[e] += __popc(alike);
+		__syncwarp();
 	}
-	if (lane != 0) return;
-	const u64 at = (u64)r * a.res.ld + c;
-	if (a.res.p) y += a.res_f32 ? ((const float*)a.res.p)[at] : bf2f(((const u16*)a.res.p)[at]);
-	put(a.dst, a.dst_f32, r, c, y);
+	__syncthreads();
+	for (i32 e = threadIdx.x; e < a.experts; e += blockDim.x) {
+		i32 sum = 0;
+		for (i32 w = 0; w < SORTERS; w++) {
+			const i32 n = counts[w * a.experts + e];
+			counts[w * a.experts + e] = sum;
+			sum += n;
+		}
+		start[e] = sum;
+	}
+	__syncthreads();
+	if (warp == 0) {
+		i32 place = 0, chunk = 0;
+		for (i32 i = 0; i < a.experts; i += 32) {
+			const i32 e = i + lane, n = e < a.experts ? start[e] : 0, c = (n + a.most - 1) / a.most;
+			i32 ns = n, cs = c; // inclusive sums over the lanes
+			for (i32 o = 1; o < 32; o <<= 1) {
+				const i32 n1 = __shfl_up_sync(~0u, ns, o), c1 = __shfl_up_sync(~0u, cs, o);
+				if (lane >= o) ns += n1, cs += c1;
+			}
+			if (e < a.experts) start[e] = place + ns - n;
+			for (i32 j = 0; j < c; j++) a.chunks[chunk + cs - c + j] = {e, place + ns - n + j * a.most, min(a.most, n - j * a.most), 0};
+			place += __shfl_sync(~0u, ns, 31);
+			chunk += __shfl_sync(~0u, cs, 31);
+		}
+		if (lane == 0) *a.count = chunk;
+	}
+	__syncthreads();
+	for (i32 i = from; i < to; i += 32) {
+		const i32 e = i + lane < to ? id_of(a, i + lane) : -1;
+		const u32 alike = __match_any_sync(~0u, e);
+		if (e >= 0) a.order[start[e] + mine[e] + __popc(alike & ((1u << lane) - 1))] = i + lane;
+		__syncwarp();
+		if (e >= 0 && lane == __ffs(alike) - 1) mine[e] += __popc(alike);
+		__syncwarp();
+	}
 }
 
-// Grid (outputs of all blocks / WARPS, rows): one warp per output of a row.
-KERNEL(blocks, ExpertsArgs) {
-	const i32 c = blockIdx.x * WARPS + (threadIdx.x >> 5), lane = threadIdx.x & 31, r = blockIdx.y;
-	if (c >= a.n * a.experts) return;
-	const float y = product(a.w + (u64)c * a.k, a.x.row(r) + c / a.n * a.k, a.k, lane);
-	if (lane == 0) put(a.dst, a.dst_f32, r, c, y);
+struct SumArgs {
+	Env e;
+	Any dst, res; // by dst_f32 and res_f32; res.p may be null
+	View<float> weights;
+	const float* y; // [rows, each, n]
+	i32 each, n, dst_f32, res_f32;
+};
+LAYOUT(SumArgs, sum);
+
+// sum_pairs adds what the experts of a row gave: grid (outputs / THREADS, rows).
+KERNEL(sum_pairs, SumArgs) {
+	const i32 c = blockIdx.x * THREADS + threadIdx.x, r = blockIdx.y;
+	let_next_kernel_start();
+	after_kernel_in_front();
+	if (c >= a.n) return;
+	const float *w = a.weights.row(r), *in = a.y + (u64)r * a.each * a.n + c;
+	float y = 0;
+#pragma unroll 8
+	for (i32 j = 0; j < a.each; j++) y += w[j] * in[(u64)j * a.n];
+	if (a.res.p) y += load1(a.res, a.res_f32, (u64)r * a.res.ld + c);
+	const u64 at = (u64)r * a.dst.ld + c;
+	if (a.dst_f32) ((float*)a.dst.p)[at] = y;
+	else ((u16*)a.dst.p)[at] = f2bf(y);
 }

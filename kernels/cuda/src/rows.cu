@@ -68,6 +68,7 @@ LAYOUT(NormArgs, norm_rows);
 KERNEL(norm_rows, NormArgs) {
 	i32 r = blockIdx.x, lane = threadIdx.x & 31, g = blockIdx.y * WARPS + (threadIdx.x >> 5);
 	i32 n = a.group, c0 = g * n;
+	let_next_kernel_start();
 	if (c0 >= a.cols) return;
 	u64 at = (u64)r * a.x.ld + c0;
 	const float* xf = (const float*)a.x.p + at;
