@@ -9,52 +9,71 @@ import (
 // rank (the lowest is merged first) and the id that replaces it, rank<<32|id.
 // It is an open hash table with linear probing, at most half full; its
 // multiplier is random, so that no file can be made to fill one run of slots.
+// Slots are small and point at the merges, which lie in the order of the file, the
+// frequent ones together, so that most of what a text asks for stays in the caches.
 // Most pairs of a text have no merge: a bit for each of many hashes tells so for
-// most of them, from memory that stays in the cache.
+// most of them.
 type bpe struct {
-	slots []mergeSlot
-	shift uint
-	mult  uint64
-	maybe []uint64 // bits by a hash of the pair
-	wide  uint     // the shift that leaves a hash of the pair
+	slots  []uint32 // number of the merge from 1 on, and a tag above it; 0 is empty
+	merges []mergeEntry
+	shift  uint
+	mult   uint64
+	maybe  []uint64 // bits by a hash of the pair
+	wide   uint     // the shift that leaves a hash of the pair
+	// bytes is the merge of every two bytes, with which each word of a byte-level
+	// vocabulary begins; nil for others.
+	bytes *[256][256]uint64
 }
 
-// mergeSlot is one pair; merge is noMerge in an empty slot.
-type mergeSlot struct{ pair, merge uint64 }
+// mergeEntry is one pair and what it becomes.
+type mergeEntry struct{ pair, merge uint64 }
 
 // noMerge is the entry of a pair that does not merge; it is above all ranks.
 const noMerge = ^uint64(0)
 
+// numberBits is the part of a slot that is a merge's number; the rest is a tag of
+// the pair's hash.
+const numberBits = 22
+
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
 
-// newBPE makes an empty table for n merges.
+// newBPE makes an empty table for n merges, at most maxMerges.
 func newBPE(n int) bpe {
 	bits := bits.Len(uint(2*n + 1))
-	m := bpe{slots: make([]mergeSlot, 1<<bits), shift: uint(64 - bits), mult: rand.Uint64() | 1}
+	m := bpe{slots: make([]uint32, 1<<bits), merges: make([]mergeEntry, 0, n), shift: uint(64 - bits), mult: rand.Uint64() | 1}
 	wide := max(bits+2, 6) // 8 to 16 bits for each merge
 	m.maybe, m.wide = make([]uint64, 1<<(wide-6)), uint(64-wide)
-	for i := range m.slots {
-		m.slots[i].merge = noMerge
-	}
 	return m
 }
+
+// addBytes fills the table of two bytes, when all merges are there.
+func (m *bpe) addBytes(s *byteSymbols) {
+	m.bytes = new([256][256]uint64)
+	for a, left := range s {
+		for b, right := range s {
+			m.bytes[a][b] = m.lookup(left, right)
+		}
+	}
+}
+
+// tagOf is the tag of a pair's hash, in its place in a slot.
+func tagOf(product uint64) uint32 { return uint32(product>>16) &^ (1<<numberBits - 1) }
 
 // add enters a merge; a pair that is there already takes the new one, as in
 // the reference.
 func (m *bpe) add(pair, merge uint64) {
-	at := m.find(pair)
-	m.slots[at] = mergeSlot{pair, merge}
-	h := pair * m.mult >> m.wide
-	m.maybe[h>>6] |= 1 << (h & 63)
-}
-
-// find gives the slot of a pair, or the empty one where it would go.
-func (m *bpe) find(pair uint64) int {
-	at := int(pair * m.mult >> m.shift)
-	for m.slots[at].merge != noMerge && m.slots[at].pair != pair {
-		at = (at + 1) & (len(m.slots) - 1)
+	product := pair * m.mult
+	at := int(product >> m.shift)
+	for ; m.slots[at] != 0; at = (at + 1) & (len(m.slots) - 1) {
+		if e := &m.merges[m.slots[at]&(1<<numberBits-1)-1]; e.pair == pair {
+			e.merge = merge
+			return
+		}
 	}
-	return at
+	m.merges = append(m.merges, mergeEntry{pair, merge})
+	m.slots[at] = uint32(len(m.merges)) | tagOf(product)
+	h := product >> m.wide
+	m.maybe[h>>6] |= 1 << (h & 63)
 }
 
 func (m *bpe) lookup(a, b int32) uint64 {
@@ -63,10 +82,16 @@ func (m *bpe) lookup(a, b int32) uint64 {
 	if h := product >> m.wide; m.maybe[h>>6]>>(h&63)&1 == 0 {
 		return noMerge
 	}
-	mask := uint64(len(m.slots) - 1)
+	mask, tag := uint64(len(m.slots)-1), tagOf(product)
 	for at := product >> m.shift; ; at++ {
-		if s := &m.slots[at&mask]; s.pair == pair || s.merge == noMerge {
-			return s.merge
+		s := m.slots[at&mask]
+		if s == 0 {
+			return noMerge
+		}
+		if s&^(1<<numberBits-1) == tag {
+			if e := &m.merges[s&(1<<numberBits-1)-1]; e.pair == pair {
+				return e.merge
+			}
 		}
 	}
 }
@@ -77,18 +102,24 @@ const shortWord = 48
 
 // merge merges the symbols of one word in place and returns what is left:
 // always the pair of lowest rank, the leftmost of equals.
-func (m *bpe) merge(ids []int32, buf *mergeBuffer) []int32 {
+func (m *bpe) merge(word string, ids []int32, buf *mergeBuffer) []int32 {
 	if len(ids) <= shortWord {
-		return m.mergeShort(ids)
+		return m.mergeShort(word, ids)
 	}
 	return m.mergeLong(ids, buf)
 }
 
-func (m *bpe) mergeShort(ids []int32) []int32 {
+func (m *bpe) mergeShort(word string, ids []int32) []int32 {
 	var space [shortWord]uint64
 	pairs := space[:max(len(ids)-1, 0)] // pairs[i] is the merge of ids[i] and ids[i+1]
-	for i := range pairs {
-		pairs[i] = m.lookup(ids[i], ids[i+1])
+	if m.bytes != nil && len(ids) == len(word) {
+		for i := range pairs {
+			pairs[i] = m.bytes[word[i]][word[i+1]]
+		}
+	} else {
+		for i := range pairs {
+			pairs[i] = m.lookup(ids[i], ids[i+1])
+		}
 	}
 	for len(pairs) > 0 {
 		best := 0

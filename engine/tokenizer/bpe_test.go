@@ -46,7 +46,7 @@ func TestMergesAgreeWithDefinition(t *testing.T) {
 			merged += len(ids) - len(want)
 			require.Equal(t, want, m.mergeLong(slices.Clone(ids), &buf), "long")
 			if len(ids) <= shortWord {
-				require.Equal(t, want, m.mergeShort(slices.Clone(ids)), "short")
+				require.Equal(t, want, m.mergeShort("", slices.Clone(ids)), "short")
 			}
 		}
 	}

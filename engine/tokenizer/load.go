@@ -163,6 +163,9 @@ func (t *Tokenizer) addMerges(m *modelFile) error {
 	if cut != nil {
 		t.stages = append(t.stages, stage{split: cut})
 	}
+	if s, ok := t.symbols.(*byteSymbols); ok {
+		t.model.addBytes(s)
+	}
 	return nil
 }
 

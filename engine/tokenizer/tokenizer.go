@@ -141,7 +141,7 @@ func (e *encoder) word(s string) {
 // merge runs the merges over a word; the result is valid until the next call.
 func (e *encoder) merge(s string) []int32 {
 	e.ids = e.t.symbols.append(e.ids[:0], s)
-	ids := e.t.model.merge(e.ids, &e.long)
+	ids := e.t.model.merge(s, e.ids, &e.long)
 	if e.t.hidden != nil {
 		ids = e.t.unhide(ids)
 	}
