@@ -60,12 +60,14 @@ max_new: 40
 strategies:
   - {drafter: ngram, k: [4]}
   - {drafter: suffix, k: [4]}
+  - {drafter: layerskip, k: [2], config: {layers: 24}}
+  - {drafter: model, k: [3], config: {model: %s}}
 concurrency: [3]
 repeats: 1
-`, smollm2(t), prompts), 0o644))
+`, smollm2(t), prompts, smollm2(t)), 0o644))
 	v := object(t, "run", config, "--dir", filepath.Join(dir, "run"))
 	runs := v["runs"].([]any)
-	require.Len(t, runs, 3)
+	require.Len(t, runs, 5)
 	for _, r := range runs {
 		r := r.(map[string]any)
 		require.Equal(t, true, r["exact"], r["drafter"])
