@@ -2,6 +2,7 @@ package draft
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"exacta.dev/exacta/engine"
@@ -12,7 +13,10 @@ import (
 //
 //   - what a step costs: the measured time of steps with as many sequences, by
 //     the number of drafts verified and by the depth drafted, each a running median,
-//     interpolated in between;
+//     interpolated in between. Of a single sequence, each measurement is taken in
+//     units of the pace of the steps before it, which is how much longer than they
+//     were believed to take they took: costs are only compared, and what slows the
+//     machine down for a while then makes no length look dear;
 //   - what a draft is worth: the running share of drafts at each position that
 //     were accepted after those before them, of the sequence and of all.
 //
@@ -29,12 +33,18 @@ func NewAuto() engine.Lengths {
 const (
 	autoGain       = 1.01 // what drafting must promise over not drafting
 	autoTry        = 48   // steps between two looks at a neighbouring length
+	autoTryFirst   = 12   // the same while its cost has been measured less than autoKnown times
+	autoKnown      = 10
+	autoPace       = 7    // steps whose median is the pace
+	autoSure       = 8    // measurements of a length from which its steps tell the pace
 	autoSeqDecay   = 0.97 // of a sequence's counts, per verification
 	autoAllDecay   = 0.99 // of everybody's
 	autoPriorSeqs  = 12.  // weight of everybody's rate in a sequence's
 	autoPriorRate  = 0.5  // rate of a position that was never drafted
 	autoProbeFirst = 16   // steps without drafts before the first probe
 	autoProbeLast  = 256
+	autoProbeNear  = 32  // at most, where drafting is believed to do nearly as well as not
+	autoNear       = 0.9 // that is, this share of the tokens per second
 	autoWarm       = 2   // times that each warm-up length is measured
 	autoHopeless   = 0.3 // share of first drafts below which longer ones are not tried
 )
@@ -74,7 +84,8 @@ func (r *rates) rate(i int, prior, weight float64) float64 {
 type autoSeq struct {
 	rates
 	idle, probe int  // steps without drafts; after how many to draft one
-	hopeful     bool // the last probe was accepted: draft one again
+	hopeful     bool // the last probe was accepted: draft again
+	probing     int  // length of the last probe
 }
 
 // typical is a running median: it goes a step towards each measurement, however far
@@ -104,9 +115,39 @@ func (t *typical) add(x float64) {
 
 // batchCost is the cost of steps of one number of sequences.
 type batchCost struct {
-	target []typical // ns without drafting, by number of drafts
-	draft  []typical // ns of drafting, by depth
+	target []typical // without drafting, by number of drafts
+	draft  []typical // of drafting, by depth
 	steps  int
+	looked int // the step of the last look
+
+	recent [autoPace]float64 // what the last steps took over what was believed
+	paces  int               // of them so far
+}
+
+// add takes in the times of a step, in units of the pace if paced. Several sequences
+// have too many lengths together for any of them to tell the pace.
+func (c *batchCost) add(drafts, depth int, target, draft float64, paced bool) {
+	c.steps++
+	c.target, c.draft = reach(c.target, drafts), reach(c.draft, depth)
+	t, d := &c.target[drafts], &c.draft[depth]
+	if believed := t.value + d.value; paced && min(t.n, d.n) >= autoSure && believed > 0 {
+		c.recent[c.paces%autoPace] = (target + draft) / believed
+		c.paces++
+	}
+	pace := c.pace()
+	t.add(target / pace)
+	d.add(draft / pace)
+}
+
+// pace is the running one.
+func (c *batchCost) pace() float64 {
+	n := min(c.paces, autoPace)
+	if n == 0 {
+		return 1
+	}
+	sorted := c.recent
+	slices.Sort(sorted[:n])
+	return max((sorted[(n-1)/2]+sorted[n/2])/2, math.SmallestNonzeroFloat32)
 }
 
 func reach(list []typical, i int) []typical {
@@ -165,7 +206,7 @@ func (a *auto) Observe(o *engine.StepOutcome) {
 			q.idle++
 			continue
 		}
-		q.hopeful = s.Drafts == 1 && s.Accepted == 1
+		q.hopeful = (s.Drafts == 1 || s.Drafts == q.probing) && s.Accepted > 0
 		if q.idle = 0; s.Accepted > 0 {
 			q.probe = autoProbeFirst
 		} else if s.Drafts == 1 {
@@ -177,11 +218,7 @@ func (a *auto) Observe(o *engine.StepOutcome) {
 	if o.PrefillRows > 0 || len(o.Sequences) == 0 {
 		return
 	}
-	c := a.cost(len(o.Sequences))
-	c.steps++
-	c.target, c.draft = reach(c.target, drafts), reach(c.draft, depth)
-	c.target[drafts].add(float64(o.TotalNs - o.DraftNs))
-	c.draft[depth].add(float64(o.DraftNs))
+	a.cost(len(o.Sequences)).add(drafts, depth, float64(o.TotalNs-o.DraftNs), float64(o.DraftNs), len(o.Sequences) == 1)
 }
 
 func (a *auto) cost(sequences int) *batchCost {
@@ -212,24 +249,43 @@ func (a *auto) Choose(asks []engine.LengthAsk) {
 		}
 		return
 	}
-	a.best(asks, c)
+	last := autoProbeLast
+	if a.best(asks, c) >= autoNear && len(asks) == 1 {
+		last = autoProbeNear
+	}
 	for i := range asks {
-		if q := a.seq(asks[i].Seq); asks[i].K == 0 && (q.hopeful || q.idle >= q.probe) {
-			asks[i].K = min(1, asks[i].Most)
+		if q := a.seq(asks[i].Seq); asks[i].K == 0 && (q.hopeful || q.idle >= min(q.probe, last)) {
+			asks[i].K = min(a.probe(c, len(asks)), asks[i].Most)
+			q.probing = asks[i].K
 		}
 	}
 	a.look(asks, c)
 }
 
+// probe is the length of a probe: one draft, and of a single sequence whose first ones
+// are accepted two, until their cost is known.
+func (a *auto) probe(c *batchCost, sequences int) int {
+	if sequences == 1 && a.all.rate(0, autoPriorRate, 2) >= autoHopeless && (len(c.target) <= 2 || c.target[2].n < autoKnown) {
+		return 2
+	}
+	return 1
+}
+
 // warming returns a length that has not been measured yet: none, one, two, half,
 // all; two and more only where first drafts are accepted, at the share first.
 func (c *batchCost) warming(most, sequences int, first float64) (int, bool) {
-	for _, k := range []int{0, min(1, most), min(2, most), most, (most + 1) / 2} {
-		if k > 1 && first < autoHopeless {
-			return 0, false
+	if c.steps >= 10*autoWarm { // the scheduler may never give some length
+		return 0, false
+	}
+	for times := range autoWarm {
+		if sequences > 1 {
+			times = autoWarm - 1
 		}
-		if n := k * sequences; len(c.target) <= n || c.target[n].n < autoWarm {
-			if c.steps < 10*autoWarm { // the scheduler may never give this length
+		for _, k := range []int{0, min(1, most), min(2, most), most, (most + 1) / 2} {
+			if k > 1 && first < autoHopeless {
+				break
+			}
+			if n := k * sequences; len(c.target) <= n || c.target[n].n <= times {
 				return k, true
 			}
 		}
@@ -237,8 +293,9 @@ func (c *batchCost) warming(most, sequences int, first float64) (int, bool) {
 	return 0, false
 }
 
-// best adds drafts while that pays.
-func (a *auto) best(asks []engine.LengthAsk, c *batchCost) {
+// best adds drafts while that pays, and returns what the best number of drafts would
+// give over what none gives.
+func (a *auto) best(asks []engine.LengthAsk, c *batchCost) (gain float64) {
 	a.order = a.order[:0]
 	for i := range asks {
 		q, worth := a.seq(asks[i].Seq), 1.0
@@ -249,32 +306,50 @@ func (a *auto) best(asks []engine.LengthAsk, c *batchCost) {
 	}
 	slices.SortStableFunc(a.order, func(x, y candidate) int { return cmp.Compare(y.worth, x.worth) })
 	tokens := float64(len(asks))
-	best, n, depth := autoGain*tokens/(estimate(c.target, 0)+estimate(c.draft, 0)), 0, 0
+	none, n, depth := tokens/(estimate(c.target, 0)+estimate(c.draft, 0)), 0, 0
+	best := autoGain * none
 	for i, x := range a.order {
 		tokens += x.worth
 		depth = max(depth, x.depth)
-		if rate := tokens / (estimate(c.target, i+1) + estimate(c.draft, depth)); rate > best {
+		rate := tokens / (estimate(c.target, i+1) + estimate(c.draft, depth))
+		if gain = max(gain, rate/none); rate > best {
 			best, n = rate, i+1
 		}
 	}
 	for _, x := range a.order[:n] {
 		asks[x.ask].K = x.depth
 	}
+	return gain
 }
 
 // look moves one step in autoTry to a length beside the best, so that its cost
-// and worth stay known. Where the best is none, probes do that.
+// and worth stay known; of a single sequence sooner, while that length's cost has
+// been measured a few times only.
+// Where the best is none, probes do that.
 func (a *auto) look(asks []engine.LengthAsk, c *batchCost) {
-	if c.steps%autoTry != autoTry-1 {
-		return
-	}
-	by := 1
-	if c.steps/autoTry%2 == 1 {
+	since, by, drafts := c.steps-c.looked, 1, 0
+	if c.looked%2 == 1 {
 		by = -1
 	}
-	for i := range asks {
-		if asks[i].K > 0 {
-			asks[i].K = min(max(asks[i].K+by, 0), asks[i].Most)
-		}
+	if since < autoTryFirst {
+		return
 	}
+	for i := range asks {
+		drafts += beside(&asks[i], by)
+	}
+	if since < autoTry && (len(asks) > 1 || drafts < len(c.target) && c.target[drafts].n >= autoKnown) {
+		return
+	}
+	c.looked = c.steps + (c.steps+c.looked+1)%2 // the other way next time
+	for i := range asks {
+		asks[i].K = beside(&asks[i], by)
+	}
+}
+
+// beside is the length beside that of an ask which drafts.
+func beside(a *engine.LengthAsk, by int) int {
+	if a.K == 0 {
+		return 0
+	}
+	return min(max(a.K+by, 0), a.Most)
 }

@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -12,16 +13,19 @@ import (
 
 // market is a world of sequences with known acceptance and known costs.
 type market struct {
-	rates   func(step, seq int) []float64 // conditional, by position
-	target  func(sequences, drafts int) float64
-	draft   func(depth int) float64
-	noise   float64
+	rates  func(step, seq int) []float64 // conditional, by position
+	target func(sequences, drafts int) float64
+	draft  func(depth int) float64
+	noise  float64
+	// pace, if any, is how many times as long a step seems to take: a machine that
+	// is shared. What a policy is worth counts without it.
+	pace    func(step int, r *rand.Rand) float64
 	n, most int
 }
 
 // run decodes steps with a policy and returns committed tokens per unit of time.
 func (m *market) run(p engine.Lengths, steps int, seed uint64) float64 {
-	r := rand.New(rand.NewPCG(seed, 1))
+	r, paces := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	seqs := make([]*engine.Sequence, m.n)
 	for i := range seqs {
 		seqs[i] = engine.NewSequence(int64(i), engine.Request{})
@@ -47,8 +51,12 @@ func (m *market) run(p engine.Lengths, steps int, seed uint64) float64 {
 		draft := m.draft(depth)
 		total := draft + m.target(m.n, drafts)
 		time += total
-		o.DraftNs = int64(1e6 * draft)
-		o.TotalNs = int64(1e6 * total * (1 + m.noise*r.NormFloat64()))
+		seems := 1e6
+		if m.pace != nil {
+			seems *= m.pace(step, paces)
+		}
+		o.DraftNs = int64(seems * draft)
+		o.TotalNs = int64(seems * total * (1 + m.noise*r.NormFloat64()))
 		p.Observe(&o)
 	}
 	return tokens / time
@@ -95,6 +103,88 @@ func TestAutoIsNearTheBestFixedLength(t *testing.T) {
 				got := m.run(NewAuto(), 3000, uint64(i))
 				t.Logf("auto gives %.3f of the best fixed length, %d", got/best, k)
 				require.Greater(t, got/best, c.within)
+			})
+		}
+	}
+}
+
+// bursts is a machine on which others work for a while, now and then: at every step
+// a burst begins with a probability, of a length and slowness drawn at random.
+func bursts(begin float64, least, most int, slow float64) func(int, *rand.Rand) float64 {
+	left, by := 0, 1.0
+	return func(step int, r *rand.Rand) float64 {
+		if step == 0 {
+			left = 0
+		}
+		if left == 0 && r.Float64() < begin {
+			left, by = least+r.IntN(most-least), 1+(slow-1)*r.Float64()
+		}
+		pace := 1.0
+		if left > 0 {
+			left, pace = left-1, by
+		}
+		if r.Float64() < 0.03 { // a step that something stood in the way of
+			pace *= 1 + 4*r.Float64()
+		}
+		return pace * (1 + 0.08*math.Abs(r.NormFloat64()))
+	}
+}
+
+// drift is a machine whose pace goes up and down by a share, in so many steps.
+func drift(share, period float64) func(int, *rand.Rand) float64 {
+	return func(step int, r *rand.Rand) float64 {
+		return (1 + share*math.Sin(2*math.Pi*float64(step)/period)) * (1 + 0.08*math.Abs(r.NormFloat64()))
+	}
+}
+
+// What others do on the machine must not make a length look better or worse than it
+// is, however its measurements fall.
+func TestAutoOnASlowMachine(t *testing.T) {
+	embedded := func(n, drafts int) float64 { return 0.64 + 0.09*float64(drafts) }
+	compute := func(n, drafts int) float64 { return 0.6 + 0.04*float64(drafts) + 0.02*float64(drafts*drafts) }
+	chain := func(depth int) float64 {
+		if depth == 0 {
+			return 0
+		}
+		return 0.05 + 0.05*float64(depth)
+	}
+	drafts := map[string]struct {
+		rates  []float64
+		target func(int, int) float64
+	}{
+		"good drafts":         {[]float64{.77, .82, .79, .82, .80, .80, .80, .80}, embedded},
+		"good drafts, a bend": {[]float64{.77, .82, .79, .82, .80, .80, .80, .80}, compute},
+		"poor drafts":         {[]float64{.5, .5, .5, .5, .5, .5, .5, .5}, embedded},
+		"great drafts":        {[]float64{.95, .95, .95, .95, .95, .95, .95, .95}, embedded},
+		"wrong drafts":        {[]float64{0, 0, 0, 0, 0, 0, 0, 0}, embedded},
+	}
+	for pace, machine := range map[string]func() func(int, *rand.Rand) float64{
+		"short bursts": func() func(int, *rand.Rand) float64 { return bursts(0.02, 5, 40, 4) },
+		"long bursts":  func() func(int, *rand.Rand) float64 { return bursts(0.002, 100, 600, 3) },
+		"slow start": func() func(int, *rand.Rand) float64 {
+			b := bursts(0.002, 5, 40, 2)
+			return func(step int, r *rand.Rand) float64 {
+				if p := b(step, r); step >= 40 {
+					return p
+				}
+				return 3
+			}
+		},
+		"drift": func() func(int, *rand.Rand) float64 { return drift(0.4, 300) },
+	} {
+		for name, d := range drafts {
+			t.Run(name+", "+pace, func(t *testing.T) {
+				m := market{rates: steady(d.rates...), target: d.target, draft: chain, n: 1, most: 8}
+				best, k := m.bestFixed(20000)
+				m.pace = machine()
+				got, least := 0.0, 1.0
+				const seeds, steps = 8, 1500
+				for seed := range uint64(seeds) {
+					x := m.run(NewAuto(), steps, seed) / best
+					got, least = got+x/seeds, min(least, x)
+				}
+				t.Logf("auto gives %.3f of the best fixed length, %d, at least %.3f", got, k, least)
+				require.Greater(t, got, 0.97)
 			})
 		}
 	}
