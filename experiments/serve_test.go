@@ -35,7 +35,7 @@ type serving struct {
 func serve(t *testing.T, change func(*ServeConfig)) *serving {
 	t.Helper()
 	cfg := DefaultServe()
-	cfg.Context, cfg.Sequences, cfg.Records, cfg.RecordPrompts = 384, 8, t.TempDir(), true
+	cfg.Threads, cfg.Context, cfg.Sequences, cfg.Records, cfg.RecordPrompts = 1, 384, 8, t.TempDir(), true
 	if change != nil {
 		change(&cfg)
 	}
@@ -148,7 +148,7 @@ func TestServedAudit(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Contains(t, string(text), old)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), bytes.Replace(text, []byte(old), []byte(new), 1), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), bytes.ReplaceAll(text, []byte(old), []byte(new)), 0o644))
 		res, err := Audit(context.Background(), dir, AuditOptions{Only: []string{"counts"}})
 		require.NoError(t, err)
 		require.Equal(t, audit.Fail, res.Counts.Verdict)

@@ -91,18 +91,31 @@ func (m *memory) Record(r *engine.Record) error {
 	return m.fail
 }
 
+// wait waits until n requests were asked.
+func (m *memory) wait(n int) {
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		enough := len(m.asked) >= n || len(m.records) > 0
+		m.mu.Unlock()
+		if enough {
+			return
+		}
+	}
+}
+
 // options of a rig.
 type options struct {
 	engine   engine.Config
 	template string // a file of testdata
 	change   func(c *server.Config)
 	slow     time.Duration // of each step
+	gate     int           // the first step ends when so many requests were asked
 }
 
 func newRig(t testing.TB, o options) *rig {
 	t.Helper()
 	e := entry()
-	be, err := cpu.New(cpu.Options{})
+	be, err := cpu.New(cpu.Options{Threads: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, be.Close()) })
 	if o.engine.MaxTokens == 0 {
@@ -137,6 +150,7 @@ func newRig(t testing.TB, o options) *rig {
 			}
 			rec := engine.RecorderFunc(func(rec *engine.Record) error {
 				time.Sleep(o.slow)
+				r.log.wait(o.gate)
 				return r.log.Record(rec)
 			})
 			return engine.New(m, o.engine, drafters, rule, rec, l)
