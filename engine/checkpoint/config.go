@@ -23,6 +23,7 @@ const (
 	GLMMoEDSA   Family = "glm_moe_dsa"  // GLM-5: likewise, with indexes that layers share
 	Qwen4Exp    Family = "qwen4_exp"    // Qwen3_5MoE with residual streams, an index of blocks and n-gram embeddings
 	DeepseekV4  Family = "deepseek_v4"  // streams, and attention to a window and to pooled keys
+	DeepseekV41 Family = "deepseek_v41" // likewise, with pooled keys and choices that layers share
 )
 
 // LayerKind is the kind of mixer of a decoder layer.

@@ -56,8 +56,11 @@ var modelTypes = map[string]modelType{
 		"Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"}, parseQwen4Exp, sharedMoE},
 	"qwen4_exp_text": {Qwen4Exp, []string{
 		"Qwen4ExpForCausalLM", "Qwen4ExpForConditionalGeneration"}, parseQwen4Exp, sharedMoE},
-	"deepseek_v4": {DeepseekV4, []string{"DeepseekV4ForCausalLM"}, parseDeepseekV4, append(slices.Clone(noAuxMoE), "sliding_window")},
-	"glm4_moe":    {GLM4MoE, []string{"Glm4MoeForCausalLM"}, parseGLM4MoE, append(slices.Clone(noAuxMoE), "attention_bias")},
+	"deepseek_v4":  {DeepseekV4, []string{"DeepseekV4ForCausalLM"}, parseDeepseekV4, append(slices.Clone(noAuxMoE), "sliding_window")},
+	"deepseek_v41": {DeepseekV41, []string{"DeepseekV41ForCausalLM"}, parseDeepseekV41, append(slices.Clone(noAuxMoE), "sliding_window")},
+	"deepseek_v41_text": {DeepseekV41, []string{
+		"DeepseekV41ForCausalLM"}, parseDeepseekV41, append(slices.Clone(noAuxMoE), "sliding_window")},
+	"glm4_moe": {GLM4MoE, []string{"Glm4MoeForCausalLM"}, parseGLM4MoE, append(slices.Clone(noAuxMoE), "attention_bias")},
 }
 
 // ModelTypes returns the values of model_type that ParseConfig accepts, sorted.

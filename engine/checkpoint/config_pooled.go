@@ -22,6 +22,8 @@ type Pooled struct {
 	// GroupRope is the rotary embedding of layers with groups; Config.Rope that of
 	// the others.
 	GroupRope Rope
+	// Share says which layers share groups and choices; nil: each has its own.
+	Share *PooledShare
 }
 
 // Kinds of layers of DeepSeek-V4 as transformers calls them, and the positions of a
@@ -267,6 +269,9 @@ func (c Config) pooledJSON(out map[string]any) {
 	out["hc_mult"], out["hc_sinkhorn_iters"], out["hc_eps"] = c.Streams.Count, c.Streams.Iters, c.Streams.Eps
 	kinds, rates, feeds := make([]LayerKind, c.NumLayers), map[LayerKind]int{}, make([]string, c.NumLayers)
 	for i, n := range p.Ratios {
+		if c.Pooled.Share != nil {
+			break
+		}
 		switch {
 		case n == 0:
 			kinds[i] = slidingLayer
@@ -285,6 +290,9 @@ func (c Config) pooledJSON(out map[string]any) {
 	out["scoring_func"], out["routed_scaling_factor"], out["n_shared_experts"] = c.MoE.Score, c.MoE.Scale, 1
 	if c.MoE.Limit > 0 {
 		out["swiglu_limit"] = c.MoE.Limit
+	}
+	if p.Share != nil {
+		c.sharedJSON(out)
 	}
 }
 

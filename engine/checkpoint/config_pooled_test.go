@@ -85,3 +85,40 @@ func TestConfigRefusesDeepseekV4(t *testing.T) {
 		})
 	}
 }
+
+// TestConfigsOfDeepseekV41 reads which layers share groups, and refuses what does not
+// fit. The model type is told from deepseek_v4 by the whole string.
+func TestConfigsOfDeepseekV41(t *testing.T) {
+	file := filepath.Join("../model/testdata/deepseek_v41", configFile)
+	c, err := parseValue(t, pooledConfig(t, file))
+	require.NoError(t, err)
+	require.Equal(t, DeepseekV41, c.Family)
+	require.Equal(t, []int{0, 2, 2, 1, 1, 1}, c.Pooled.Ratios)
+	require.Equal(t, &PooledShare{Source: []int{-1, 1, 1, 3, 3, 3}, Candidates: 3, Blocks: 6, BlockSize: 4}, c.Pooled.Share)
+	require.Equal(t, []bool{false, true, false, true, true, false}, c.Index.Own)
+	requireRoundTrip(t, c)
+	nested, err := parseValue(t, obj{"model_type": "deepseek_v41", "architectures": []string{"DeepseekV41ForCausalLM"}, "text_config": pooledConfig(t, file)})
+	require.NoError(t, err)
+	require.Equal(t, c.Pooled, nested.Pooled)
+	for name, x := range map[string]struct {
+		change obj
+		want   string
+	}{
+		"few ratios":       {obj{"compress_ratios": []int{0}}, "compress_ratios is a list of 1; it must have an entry for each of num_hidden_layers = 6 layers"},
+		"no source":        {obj{"kv_source_layer_ids": []int{3}}, "compress_ratios[1] is 2; a layer with groups must stand at or behind one of kv_source_layer_ids of the same ratio"},
+		"another ratio":    {obj{"compress_ratios": []int{0, 2, 4, 1, 1, 1}}, "compress_ratios[2] is 4; a layer with groups must stand at or behind one of kv_source_layer_ids of the same ratio"},
+		"source of none":   {obj{"kv_source_layer_ids": []int{0, 1, 3}}, "compress_ratios[0] is 0; a layer of kv_source_layer_ids or index_source_layer_ids must have groups"},
+		"source, no index": {obj{"index_source_layer_ids": []int{1, 4}}, "index_source_layer_ids is [1 4]; it must have layer 3, which is one of kv_source_layer_ids"},
+		"candidates":       {obj{"candidate_source_layer_id": 2}, "candidate_source_layer_id is 2; it must be one of index_source_layer_ids, or -1"},
+		"huge groups":      {obj{"compress_ratios": []int{0, 5000, 2, 1, 1, 1}}, "compress_ratios[1] is 5000; it must be from 0 to 4096"},
+		"n-gram tables":    {obj{"engram_layer_ids": []int{1, 14}}, "engram_layer_ids is [1,14]; the n-gram tables of this family are not supported ([] would be right)"},
+		"temperature":      {obj{"gate_temp": 2}, "gate_temp is 2; logits of routers must be taken as they are (1)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := pooledConfig(t, file)
+			maps.Copy(base, x.change)
+			_, err := parseValue(t, base)
+			require.EqualError(t, err, "config.json: "+x.want)
+		})
+	}
+}

@@ -21,6 +21,7 @@ var families = map[checkpoint.Family]traits{
 	checkpoint.GLMMoEDSA:   glmMoEDSATraits,
 	checkpoint.Qwen4Exp:    qwen4ExpTraits,
 	checkpoint.DeepseekV4:  deepseekV4Traits,
+	checkpoint.DeepseekV41: deepseekV41Traits,
 }
 
 func traitsOf(c checkpoint.Config) (traits, error) {

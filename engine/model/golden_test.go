@@ -197,7 +197,9 @@ func worst(have, want []float32, vocab int) float64 {
 	return w
 }
 
-var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "glm4_moe", "deepseek_v3", "deepseek_v3_no_rank", "deepseek_v32", "glm_moe_dsa", "qwen4_exp", "deepseek_v4"}
+// goldens are tiny models of transformers; deepseek_v41, which the installed version
+// lacks, is one of the published equations in NumPy (make_v41_goldens.py).
+var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "glm4_moe", "deepseek_v3", "deepseek_v3_no_rank", "deepseek_v32", "glm_moe_dsa", "qwen4_exp", "deepseek_v4", "deepseek_v41"}
 
 // TestRefAgainstTransformers holds the float64 backend to transformers' float32
 // logits at every position, within 1e-4 of the row's largest.

@@ -21,7 +21,9 @@ type pooled struct {
 	spec             kernels.PooledSpec
 	query, key, back kernels.RotateSpec
 	groups           *pool    // nil: the window alone
-	index            *chooser // nil: all groups are seen
+	index            *chooser // nil: all groups are seen, or those that a layer before chose
+	from             int      // the layer whose groups are seen, relative to this one
+	shared           bool     // groups and choices may be those of layers before
 }
 
 // pool makes the keys of groups (the compressor): keys and gates of each position,
@@ -33,6 +35,8 @@ type pool struct {
 	place kernels.RotateSpec
 	dim   int // of a key
 	cols  int // of proj
+	// single says that a group is one position, whose key is the projection.
+	single bool
 }
 
 // chooser chooses groups by keys of its own.
@@ -41,6 +45,10 @@ type chooser struct {
 	q, heads kernels.Weight
 	query    kernels.RotateSpec
 	spec     kernels.ChooseSpec
+	// Of layers that share groups: the pool, of the layer that makes them, makes
+	// keys of the groups' own; publishes says that the best blocks are chosen too,
+	// within, that the choice is made among those.
+	shared, publishes, within bool
 }
 
 func (p *pooled) params(hidden int64) int64 {
@@ -87,11 +95,20 @@ func (l *loader) loadPooled(b *block, prefix string, i int, r ropes) {
 	p.qb = l.matrix(prefix+"wq_b.weight", wide, s.QRank)
 	p.outA = l.diagonal(prefix+"wo_a.weight", s.OGroups, s.ORank, part1)
 	b.out = l.matrix(prefix+"wo_b.weight", c.HiddenSize, s.OGroups*s.ORank)
-	p.query = kernels.RotateSpec{Heads: p.heads, Dim: p.dim, Rotary: s.Rope, Rope: rope, Unit: true, Eps: float32(c.RMSEps)}
+	p.query = kernels.RotateSpec{Heads: p.heads, Dim: p.dim, Rotary: s.Rope, Rope: rope, Unit: s.Share == nil, Eps: float32(c.RMSEps)}
 	p.key = kernels.RotateSpec{Heads: 1, Dim: p.dim, Rotary: s.Rope, Rope: rope}
 	p.back = kernels.RotateSpec{Heads: p.heads, Dim: p.dim, Rotary: s.Rope, Rope: rope, Inverse: true}
 	p.spec = kernels.PooledSpec{
 		Heads: p.heads, Dim: p.dim, Scale: invSqrt(p.dim), Sink: l.vector(prefix+"attn_sink", p.heads), Groups: ratio > 0,
+	}
+	b.pooled = p
+	if p.shared = s.Share != nil; p.shared {
+		p.key.Round = kernels.RoundFP8
+		b.cache = kernels.LayerSpec{Kind: kernels.Pooled, HeadDim: p.dim, Window: s.Window}
+		if ratio > 0 {
+			l.loadShared(b, p, prefix, i, rope)
+		}
+		return
 	}
 	b.cache = kernels.LayerSpec{Kind: kernels.Pooled, HeadDim: p.dim, Window: s.Window, Ratio: ratio, Overlap: overlap}
 	if ratio > 0 {
@@ -101,7 +118,6 @@ func (l *loader) loadPooled(b *block, prefix string, i int, r ropes) {
 		p.index = l.loadChooser(prefix+"indexer.", b.cache, rope)
 		b.cache.IndexDim = c.Index.Dim
 	}
-	b.pooled = p
 }
 
 // loadPool loads what pools keys of dim channels for a layer.
@@ -148,12 +164,13 @@ type pooledScratch struct {
 	a, cq, q, kv, out kernels.Buf
 	raw, key, latent  kernels.Buf // of a pool
 	query, heads      kernels.Buf // of a chooser
-	mask              kernels.Buf
+	mask, best        kernels.Buf
 	spec              kernels.PooledSpec // of the layer that is recorded
+	choose            kernels.ChooseSpec
 }
 
 func (s *pooledScratch) reserve(b *buffers, rows, positions int, blocks []*block) {
-	a, cq, q, kv, out, raw, query, heads, words := 0, 0, 0, 0, 0, 0, 0, 0, 0
+	a, cq, q, kv, out, raw, query, heads, words, best := 0, 0, 0, 0, 0, 0, 0, 0, 0, false
 	for _, bl := range blocks {
 		p := bl.pooled
 		if p == nil {
@@ -166,7 +183,7 @@ func (s *pooledScratch) reserve(b *buffers, rows, positions int, blocks []*block
 		}
 		if x := p.index; x != nil {
 			raw, query, heads = max(raw, x.cols), max(query, x.spec.Heads*x.spec.Dim), max(heads, x.spec.Heads)
-			words = max(words, kernels.MaskWords(bl.cache.Groups(positions)))
+			words, best = max(words, kernels.MaskWords(bl.cache.Groups(positions))), best || x.publishes
 		}
 	}
 	if a == 0 {
@@ -179,6 +196,9 @@ func (s *pooledScratch) reserve(b *buffers, rows, positions int, blocks []*block
 	}
 	if heads > 0 {
 		s.query, s.heads, s.mask = b.alloc(kernels.BF16, rows, query), b.alloc(kernels.F32, rows, heads), b.alloc(kernels.I32, rows, max(1, words))
+	}
+	if best {
+		s.best = b.alloc(kernels.I32, rows, max(1, words))
 	}
 }
 
@@ -195,38 +215,91 @@ func (p *pooled) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, out
 	q.Norm(kv, a.Columns(sh.QRank, sh.QRank+p.dim), p.kvNorm)
 	q.Rotate(kv, kv, b, &p.key)
 	s.spec = p.spec
-	if p.groups != nil {
+	from := kernels.Layer{Caches: c.Caches, Index: c.Index + int32(p.from)}
+	switch {
+	case p.shared:
+		p.forwardShared(q, b, from, x, cq, s)
+	case p.groups != nil:
 		q.Keep(p.groups.forward(q, b, c, x, s), c, b, false)
 	}
-	if p.index != nil {
+	if p.index != nil && !p.shared {
 		s.spec.Chosen = p.index.forward(q, b, c, x, cq, s)
 	}
-	q.AttendPooled(queries, queries, kv, c, c, b, &s.spec)
+	q.AttendPooled(queries, queries, kv, c, from, b, &s.spec)
 	q.Rotate(queries, queries, b, &p.back)
 	o := s.out.Top(n).Columns(0, sh.OGroups*sh.ORank)
 	q.Blocks(o, p.outA, queries)
 	q.MatMul(y, out, o, kernels.Linear{})
 }
 
+// forwardShared records what a layer that shares groups adds to them and chooses of
+// them; groups is the layer that makes them. The choice stays for the layers behind.
+func (p *pooled) forwardShared(q kernels.Queue, b *kernels.Batch, groups kernels.Layer, x, cq kernels.Buf, s *pooledScratch) {
+	n := b.Rows
+	if !p.spec.Groups {
+		return
+	}
+	if p.groups != nil {
+		latent, key := s.latent.Top(n).Columns(0, p.dim), s.key.Top(n).Columns(0, p.dim)
+		p.groups.latents(q, b, groups, x, s)
+		i := &p.index.pool
+		index := s.key.Top(n).Columns(0, i.dim)
+		q.MatMul(index, i.proj, latent, kernels.Linear{})
+		q.Norm(index, index, i.norm)
+		q.Rotate(index, index, b, &i.place)
+		q.Keep(index, groups, b, true)
+		q.Rotate(key, latent, b, &p.groups.place)
+		q.Keep(key, groups, b, false)
+	}
+	s.spec.Chosen = s.mask.Top(n)
+	if p.index != nil {
+		p.index.choice(q, b, groups, x, cq, s)
+	}
+}
+
+// latents records the pooled keys of the groups that the rows of b complete, normed and
+// not rotated, in s.latent.
+func (p *pool) latents(q kernels.Queue, b *kernels.Batch, c kernels.Layer, x kernels.Buf, s *pooledScratch) {
+	n := b.Rows
+	latent := s.latent.Top(n).Columns(0, p.dim)
+	if p.single {
+		q.MatMul(latent, p.proj, x, kernels.Linear{})
+	} else {
+		raw := s.raw.Top(n).Columns(0, p.cols)
+		q.MatMul(raw, p.proj, x, kernels.Linear{})
+		q.Pool(latent, raw, c, b, &p.spec)
+	}
+	q.Norm(latent, latent, p.norm)
+}
+
 // forward records the keys of the groups that the rows of b complete.
 func (p *pool) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, x kernels.Buf, s *pooledScratch) kernels.Buf {
 	n := b.Rows
-	raw, latent, key := s.raw.Top(n).Columns(0, p.cols), s.latent.Top(n).Columns(0, p.dim), s.key.Top(n).Columns(0, p.dim)
-	q.MatMul(raw, p.proj, x, kernels.Linear{})
-	q.Pool(latent, raw, c, b, &p.spec)
-	q.Norm(key, latent, p.norm)
-	q.Rotate(key, key, b, &p.place)
+	latent, key := s.latent.Top(n).Columns(0, p.dim), s.key.Top(n).Columns(0, p.dim)
+	p.latents(q, b, c, x, s)
+	q.Rotate(key, latent, b, &p.place)
 	return key
 }
 
 // forward records the choice for the rows of b and returns its mask.
 func (x *chooser) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, in, cq kernels.Buf, s *pooledScratch) kernels.Buf {
+	q.Keep(x.pool.forward(q, b, c, in, s), c, b, true)
+	x.choice(q, b, c, in, cq, s)
+	return s.mask.Top(b.Rows)
+}
+
+// choice records the choice of groups of layer c.
+func (x *chooser) choice(q kernels.Queue, b *kernels.Batch, c kernels.Layer, in, cq kernels.Buf, s *pooledScratch) {
 	n := b.Rows
 	query, heads, mask := s.query.Top(n).Columns(0, x.spec.Heads*x.spec.Dim), s.heads.Top(n).Columns(0, x.spec.Heads), s.mask.Top(n)
-	q.Keep(x.pool.forward(q, b, c, in, s), c, b, true)
 	q.MatMul(query, x.q, cq, kernels.Linear{})
 	q.Rotate(query, query, b, &x.query)
 	q.MatMul(heads, x.heads, in, kernels.Linear{})
-	q.Choose(mask, query, heads, c, b, &x.spec)
-	return mask
+	if s.choose = x.spec; x.publishes {
+		s.choose.Best = s.best.Top(n)
+	}
+	if x.within {
+		s.choose.Within = s.best.Top(n)
+	}
+	q.Choose(mask, query, heads, c, b, &s.choose)
 }
