@@ -18,8 +18,9 @@ type LayerSpec struct {
 	// Attention: KVHeads heads of keys of HeadDim and values of ValueDim (0:
 	// of HeadDim).
 	KVHeads, HeadDim, ValueDim int
-	// IndexDim is the width of the keys by which Select chooses; 0: none.
-	IndexDim int
+	// IndexDim is the width of the keys by which Select or SelectBlocks chooses;
+	// 0: none. IndexRatio is the number of keys of a block; 0: keys are chosen.
+	IndexDim, IndexRatio int
 	// Of any kind: Tokens says that the layer keeps the token of each position
 	// (Queue.Grams), RowDim is the width of the BF16 row that it keeps of each
 	// (Queue.Blend); 0: none.

@@ -52,7 +52,8 @@ func (s IndexSpec) Check(l LayerSpec) error {
 //
 // in FP32, heads in ascending order. Chosen are the keys of the TopK blocks of the
 // largest score, of equal ones the lower, a NaN as minus infinity, and the keys behind
-// the last whole block.
+// the last whole block. A backend may keep the keys of whole blocks, so that all calls
+// for a layer must have one FirstKey and the same norm and rotation of keys.
 type BlockSpec struct {
 	Heads, Dim   int
 	QNorm, KNorm Norm
@@ -64,8 +65,8 @@ type BlockSpec struct {
 
 // Check validates the geometry against that of a layer's cache.
 func (s BlockSpec) Check(l LayerSpec) error {
-	if s.Ratio <= 0 {
-		return fmt.Errorf("blocks of %d keys; it must be positive", s.Ratio)
+	if s.Ratio <= 0 || s.Ratio != l.IndexRatio {
+		return fmt.Errorf("blocks of %d keys; it must be positive, and the layer's cache has blocks of %d", s.Ratio, l.IndexRatio)
 	}
 	return IndexSpec{Heads: s.Heads, Dim: s.Dim, Rotary: s.Rotary, TopK: s.TopK, FirstKey: s.FirstKey}.Check(l)
 }

@@ -150,7 +150,7 @@ func (l *loader) loadAttention(b *block, prefix string, t traits, own bool, rope
 	b.cache = kernels.LayerSpec{Kind: kernels.Attention, KVHeads: c.NumKVHeads, HeadDim: c.HeadDim}
 	if own && c.Index.Ratio > 0 {
 		b.choice = l.loadBlockIndex(prefix+"indexer.", t, rope)
-		b.cache.IndexDim = c.Index.Dim
+		b.cache.IndexDim, b.cache.IndexRatio = c.Index.Dim, c.Index.Ratio
 	}
 	b.projCols, b.mixed = qRows+2*kv, q
 }

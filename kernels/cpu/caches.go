@@ -60,7 +60,8 @@ type layer struct {
 	values                     unsafe.Pointer
 	odd                        []bool // [Pages, KVHeads]: holds a value that is not finite
 	pool                       *pooledCache
-	index                      *layer // keys by which Select chooses, one head without values; nil: none
+	index                      *layer      // keys by which Select chooses, one head without values; nil: none
+	blocks                     *blockCache // of an index of blocks; nil: none
 
 	side side // kept of each position, whatever the kind
 
@@ -109,7 +110,7 @@ func checkSpec(s kernels.CacheSpec) error {
 		switch l.Kind {
 		case kernels.Attention:
 			attention = true
-			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.ValueDim < 0 || l.IndexDim < 0 || l.IndexDim%2 != 0 {
+			if l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.ValueDim < 0 || l.IndexDim < 0 || l.IndexDim%2 != 0 || l.IndexRatio < 0 {
 				return fmt.Errorf("layer %d: attention with %d KV heads of %d; both positive, the dimension even", i, l.KVHeads, l.HeadDim)
 			}
 		case kernels.Delta:
@@ -248,6 +249,9 @@ func (c *caches) Bytes() (pageBytes, slot, snapshot int64) {
 		}
 		pageBytes += int64(l.spec.KVHeads*(l.keySize+l.valueSize)+l.spec.IndexDim*page) * 2
 		slot += int64(l.slot)
+		if l.blocks != nil {
+			slot += int64(l.blocks.slot)
+		}
 		snapshot += int64(l.snapshot)
 	}
 	return pageBytes, slot, snapshot
@@ -289,6 +293,9 @@ func (c *caches) release() error {
 		}
 		if l.index != nil {
 			free(l.index.mem)
+		}
+		if l.blocks != nil {
+			free(l.blocks.mem)
 		}
 	}
 	return first

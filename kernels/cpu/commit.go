@@ -76,6 +76,7 @@ func (w *worker) commit(o *tableOp) {
 		}
 		if s.measure(b); s.tree {
 			w.compact(o, &s, k)
+			c.stale(s.slot, s.start)
 		}
 		st := &c.slots[s.slot]
 		if (s.start+k)/window > c.length.at(s.slot)/window {

@@ -28,7 +28,7 @@ func (c *caches) allocateIndex(l *layer) (err error) {
 	}
 	x.base, x.odd = x.mem.ptr(), make([]bool, c.spec.Pages)
 	x.values = x.base // of no width
-	return nil
+	return c.allocateBlocks(l)
 }
 
 // Select records the choice of keys.

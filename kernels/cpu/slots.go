@@ -115,9 +115,11 @@ func (w *worker) slot(o *slotOp, ints []int32) {
 		if w.id == 0 {
 			c.slots[o.slot] = slotState{tailAt: never}
 			c.length.set(o.slot, 0)
+			c.stale(o.slot, 0)
 		}
 	case slotPages:
 		copy(c.pages[o.slot*c.spec.SlotPages+o.first:], ints[o.from:o.to])
+		c.stale(o.slot, o.first*page)
 	case slotSave:
 		w.save(o)
 	case slotRestore:
@@ -191,5 +193,6 @@ func (w *worker) restore(o *slotOp) {
 	if w.id == 0 {
 		c.slots[o.slot] = slotState{tailAt: o.length}
 		c.length.set(o.slot, o.length)
+		c.stale(o.slot, 0)
 	}
 }

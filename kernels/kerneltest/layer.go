@@ -78,7 +78,7 @@ func (r *rig) attnLayer(a attnShape) *layer {
 			Heads: a.index, Dim: indexDim, Rotary: a.rotary, Rope: s.Rope, TopK: a.topK, Ratio: a.ratio, FirstKey: a.firstKey,
 			QNorm: r.norm(indexDim, true), KNorm: r.norm(indexDim, true),
 		}
-		l.spec.IndexDim = indexDim
+		l.spec.IndexDim, l.spec.IndexRatio = indexDim, a.ratio
 		l.proj += (a.index + 1) * indexDim
 	case a.index > 0:
 		l.index = &kernels.IndexSpec{Heads: a.index, Dim: indexDim, Rotary: a.rotary, Rope: s.Rope, TopK: a.topK, FirstKey: a.firstKey}

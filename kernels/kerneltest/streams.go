@@ -270,7 +270,7 @@ func blockRows(t *testing.T, s suite, rows, first, ratio int, scores func(i int)
 	const topK, heads, dim = 5, 3, 8
 	r := s.rig(t, 80)
 	cs, err := r.be.Caches(kernels.CacheSpec{
-		Layers: []kernels.LayerSpec{{Kind: kernels.Attention, KVHeads: 1, HeadDim: 8, IndexDim: dim}}, Slots: 1, Pages: 2, SlotPages: 2,
+		Layers: []kernels.LayerSpec{{Kind: kernels.Attention, KVHeads: 1, HeadDim: 8, IndexDim: dim, IndexRatio: ratio}}, Slots: 1, Pages: 2, SlotPages: 2,
 	})
 	require.NoError(t, err)
 	r.q.SetPages(cs, 0, 0, []int32{1, 0})

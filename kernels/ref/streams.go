@@ -216,7 +216,7 @@ func (a *blend) row(sp *span, i int) error {
 		if pos < 0 {
 			break
 		}
-		row := a.src.floats(sp.off + i)
+		var row []float64
 		if pos >= sp.start {
 			row = a.src.floats(sp.off + path[pos-sp.start])
 		} else {
