@@ -37,6 +37,9 @@ func (f *feed) params(hidden int) int64 {
 	n := 3 * int64(hidden) * int64(f.width)
 	if m := f.moe; m != nil {
 		n += int64(hidden) * (int64(m.experts) + 3*int64(m.route.K)*int64(m.size))
+		if !m.gate.None() {
+			n += int64(hidden)
+		}
 	}
 	return n
 }

@@ -46,7 +46,7 @@ func (m *mla) params(hidden int64) int64 {
 	if s.QRank > 0 {
 		in = int64(s.QRank)
 	}
-	kvb := int64(m.heads) * int64(s.Nope+s.V) * int64(s.KVRank)
+	kvb := int64(m.heads) * (int64(m.keyCols())*int64(s.Nope+s.Rope) + int64(s.V)*int64(s.KVRank))
 	if x := m.index; x != nil {
 		kvb += int64(x.spec.Heads*x.spec.Dim)*in + hidden*int64(x.spec.Dim+x.spec.Heads)
 	}

@@ -79,11 +79,8 @@ func (m *engram) cache(l *kernels.LayerSpec) {
 	}
 }
 
-// params is the number of parameters that a row reads: those of the matrices, and the
-// embeddings that it looks up.
-func (m *engram) params() int64 {
-	return int64(m.count+1)*int64(m.h)*int64(m.grams.width) + int64(m.grams.width)
-}
+// params is the number of parameters of matrices that a row reads.
+func (m *engram) params() int64 { return int64(m.count+1) * int64(m.h) * int64(m.grams.width) }
 
 // gramScratch are the activations of n-gram memories.
 type gramScratch struct {

@@ -101,10 +101,16 @@ func (w *worker) attendBlock(o *attendOp, s span, head, from, to int) {
 }
 
 // attendSplit computes what the keys [k0, k0+n) of a split contribute: part,
-// topPart and sumPart.
+// topPart and sumPart. Pages of which no row has chosen a key are passed over: all
+// their weights would be zero.
 func (w *worker) attendSplit(a *attention, k0, n int) {
 	o, set, d := a.o, w.set, a.o.s.HeadDim
-	for at := max(0, o.s.FirstKey-k0) / page * page; at < n; at += page {
+	first, looked := max(0, o.s.FirstKey-k0)/page*page, false
+	for at := first; at < n; at += page {
+		if !a.looksAt((k0 + at) / page) {
+			continue
+		}
+		looked = true
 		for r0 := 0; r0 < a.rows; {
 			r1 := a.alike(r0, (k0+at)/page)
 			panel := (*uint16)(unsafe.Pointer(unsafe.SliceData(a.keyPage((k0+at)/page, r1))))
@@ -118,13 +124,38 @@ func (w *worker) attendSplit(a *attention, k0, n int) {
 			r0 = r1
 		}
 	}
+	if !looked {
+		for r := range a.rows {
+			a.sumPart[r] = -1
+		}
+		return
+	}
 	for r := range a.rows {
 		w.softmax(a, r, k0, n)
 	}
-	first := max(0, o.s.FirstKey-k0) / page * page
-	for at := first; at < n; at += page {
-		w.addValues(a, k0, at, min(page, n-at), at > first)
+	for at, load := first, false; at < n; at += page {
+		if a.looksAt((k0 + at) / page) {
+			w.addValues(a, k0, at, min(page, n-at), load)
+			load = true
+		}
 	}
+}
+
+// looksAt reports whether a row may have chosen a key of page p.
+func (a *attention) looksAt(p int) bool {
+	if a.o.keys.none() {
+		return true
+	}
+	const words = page / 32
+	for i := 0; i < a.rows/a.o.group; i++ {
+		mask := a.o.keys.i32(a.s.row + a.from + i)
+		for _, w := range mask[min(p*words, len(mask)):min((p+1)*words, len(mask))] {
+			if w != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sees returns the keys of the split [k0, k0+n) that row r sees, relative to k0.

@@ -46,6 +46,7 @@ var attnShapes = []attnShape{
 	{name: "chosen", q: 3, kv: 1, dim: 40, values: 32, rotary: 8, index: 6, topK: 37},
 	{name: "blocks", q: 4, kv: 2, dim: 40, gated: true, norm: true, centered: true, rotary: 10, index: 5, topK: 6, ratio: 4, firstKey: 1},
 	{name: "wide values", q: 4, kv: 2, dim: 32, values: 80, norm: true, rotary: 32},
+	{name: "few", q: 2, kv: 1, dim: 24, index: 2, topK: 3}, // most pages and splits hold no key that a row chose
 }
 
 const maxPositions = 1200

@@ -86,6 +86,7 @@ func testSpans(t *testing.T, s suite) {
 		{"Attend/grouped", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[1])} }, 140},
 		{"Attend/latent", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[4])} }, 140},
 		{"Attend/chosen", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[5])} }, 140},
+		{"Attend/few", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[8])} }, 640},
 		{"Attend/blocks", func(r *rig) []*layer { return []*layer{r.attnLayer(attnShapes[6])} }, 140},
 		{"Blend", func(r *rig) []*layer { return []*layer{r.blendLayer()} }, 140},
 		{"Grams", func(r *rig) []*layer { return []*layer{r.gramLayer()} }, 140},
