@@ -314,55 +314,35 @@ template <int NB> INLINE void keep(float* acc) {
 	for (int i = 0; i < NB / 2; i++) asm volatile("" : "+f"(acc[i])::"memory");
 }
 
-// around does what surrounds the product to the four columns of a lane, in place.
-INLINE void around(const Product& p, i32 c, i32 first, i32 rows, float* own, i32 lanes) {
-#pragma unroll 1
-	for (i32 in = (threadIdx.x & 31) / lanes; in < 16 && first + in < rows; in += 32 / lanes) {
-		float4 y = *(const float4*)(own + in * PITCH);
-		if (p.paired) {
-			const float4 u = *(const float4*)(own + in * PITCH + 4 * lanes);
-			y = make_float4(silu(y.x) * u.x, silu(y.y) * u.y, silu(y.z) * u.z, silu(y.w) * u.w);
-		} else {
-			y = make_float4(surround(p, c, y.x), surround(p, c + 1, y.y), surround(p, c + 2, y.z), surround(p, c + 3, y.w));
-		}
-		*(float4*)(own + in * PITCH) = y;
-	}
-}
-
-// lay_out writes columns 32j.. of an accumulator of NB columns to a warp's place in shared
-// memory. Of a paired tile they are 16 gates and their 16 of up.
-template <int NB> INLINE void lay_out(const float* acc, float* to, i32 j, bool paired) {
-#pragma unroll
-	for (int at = 0; at < NB / 32; at++) {
-		if (at != j) continue; // registers have no index
-#pragma unroll
-		for (int q = 0; q < 4; q++) {
-			const int plain = 4 * (4 * at + q), pair = 4 * (q < 2 ? 2 * at + q : NB / 16 + 2 * at + q - 2);
-			*(float2*)(to + 8 * q) = paired ? make_float2(acc[pair], acc[pair + 1]) : make_float2(acc[plain], acc[plain + 1]);
-			*(float2*)(to + 8 * q + 8 * PITCH) = paired ? make_float2(acc[pair + 2], acc[pair + 3]) : make_float2(acc[plain + 2], acc[plain + 3]);
-		}
-	}
-}
-
 // finish brings a tile's outputs out, 32 columns of 16 rows of a warp at a time, through
-// shared memory, so that a lane has neighbouring ones.
+// shared memory, so that a lane has neighbouring ones. Of a paired tile the columns are
+// 16 gates and their 16 of up.
 template <int NB> INLINE void finish(const HopperArgs& a, const Tile& t, const float* acc, float* mine, i32 group) {
 	const Product& p = a.p;
 	const i32 lane = threadIdx.x & 31, lanes = p.paired ? 4 : 8, first = group * 64 + (threadIdx.x >> 5 & 3) * 16;
 	if (first >= t.rows) return;
-	float* own = mine + lane % lanes * 4;
-#pragma unroll 1
-	for (i32 j = 0; j < NB / 32; j++) {
-		lay_out<NB>(acc, mine + (lane >> 2) * PITCH + 2 * (lane & 3), j, p.paired);
+	float *own = mine + lane % lanes * 4, *laid = mine + (lane >> 2) * PITCH + 2 * (lane & 3);
+#pragma unroll
+	for (int j = 0; j < NB / 32; j++) {
+#pragma unroll
+		for (int q = 0; q < 4; q++) {
+			const int plain = 4 * (4 * j + q), pair = 4 * (q < 2 ? 2 * j + q : NB / 16 + 2 * j + q - 2);
+			*(float2*)(laid + 8 * q) = p.paired ? make_float2(acc[pair], acc[pair + 1]) : make_float2(acc[plain], acc[plain + 1]);
+			*(float2*)(laid + 8 * q + 8 * PITCH) = p.paired ? make_float2(acc[pair + 2], acc[pair + 3]) : make_float2(acc[plain + 2], acc[plain + 3]);
+		}
 		__syncwarp();
 		const i32 c = t.out + j * lanes * 4 + lane % lanes * 4;
-		if (p.paired || p.bias || p.act) around(p, c, first, t.rows, own, lanes);
-#pragma unroll
-		for (int pass = 0; pass < 4; pass++) {
-			const i32 in = lane / lanes + pass * 32 / lanes;
-			if (in >= 16 || first + in >= t.rows || c >= p.n) break;
+#pragma unroll 1
+		for (i32 in = lane / lanes; in < 16 && first + in < t.rows && c < p.n; in += 32 / lanes) {
+			float4 y = *(const float4*)(own + in * PITCH);
+			if (p.paired) {
+				const float4 u = *(const float4*)(own + in * PITCH + 4 * lanes);
+				y = make_float4(silu(y.x) * u.x, silu(y.y) * u.y, silu(y.z) * u.z, silu(y.w) * u.w);
+			} else if (p.bias || p.act) {
+				y = make_float4(surround(p, c, y.x), surround(p, c + 1, y.y), surround(p, c + 2, y.z), surround(p, c + 3, y.w));
+			}
 			const i32 at = t.row + first + in;
-			put4(p, p.order ? pair_of(p, at) / p.spread : at, t.block * p.n + c, *(const float4*)(own + in * PITCH));
+			put4(p, p.order ? pair_of(p, at) / p.spread : at, t.block * p.n + c, y);
 		}
 		__syncwarp();
 	}
