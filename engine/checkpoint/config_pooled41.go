@@ -29,6 +29,7 @@ func parseDeepseekV41(f *fields, c *Config) {
 	if c.Index.Dim%2 != 0 || c.Index.Dim < c.Pooled.Rope {
 		f.fail("index_head_dim", strconv.Itoa(c.Index.Dim), fmt.Sprintf("it must be even and at least the %d channels that are rotated", c.Pooled.Rope))
 	}
+	f.has("num_nextn_predict_layers") // stages of a draft, which is not run
 	c.sharedLayers(f)
 	c.parseHyper(f)
 	c.parsePooledMoE(f)
