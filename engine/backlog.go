@@ -138,10 +138,8 @@ func (e *Engine) tell(d *drafterEntry) error {
 		seq.owed = 0
 	}
 	s.Batch = t.write(q)
-	spans, rows := s.Batch.Spans, s.Batch.Rows
-	s.Kept, s.Next = t.kept.Top(spans), t.next.Top(spans)
-	q.Write(s.Kept, int32Bytes(t.keptHost))
-	q.Write(s.Next, int32Bytes(t.nextHost))
+	rows := s.Batch.Rows
+	s.Kept, s.Next = t.decide(q)
 	q.Write(l.from.Top(rows), int32Bytes(l.fromHost))
 	s.Hidden = l.hidden.Top(rows)
 	q.Gather(s.Hidden, l.rows, l.from.Top(rows))

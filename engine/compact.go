@@ -67,7 +67,7 @@ func (e *Engine) reserveCompact(out model.Output) (err error) {
 	if !e.c.rows.None() {
 		return nil
 	}
-	n := int(e.t.batch.Token.Rows)
+	n := e.t.rows
 	alloc := func(p kernels.Purpose, k kernels.Kind, cols int32) (b kernels.Buf) {
 		if err == nil {
 			if b, err = e.be.Alloc(p, k, n, int(cols)); err == nil {

@@ -53,6 +53,11 @@ type Config struct {
 	Tokens *grammar.Vocabulary
 	// Lengths chooses draft lengths step by step; nil takes each request's K.
 	Lengths Lengths
+	// Loop decodes on the device where it can: while all sequences are greedy, of
+	// one drafter that can be recorded (or none) and one k, the host only replays
+	// programs and takes what they decided. Elsewhere it changes nothing. Backends
+	// without loops ignore it.
+	Loop bool
 	// NoHash leaves the logits rows unhashed: records then prove nothing.
 	NoHash bool
 	// Interposer breaks the engine on purpose; nil in any engine that serves.

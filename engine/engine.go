@@ -40,10 +40,12 @@ type Engine struct {
 	nextID int64
 	step   int64
 	failed error
-	looped int           // unfinished sequences that a Loop has taken over
-	extra  []kernels.Buf // of loops
+	loop   *loop // the one that decodes now
+	loops  map[loopKind]*loop
+	extra  []kernels.Buf // of loops and of trees
 	w      work
 	twins  twins
+	passes map[passKey]*pass
 }
 
 // drafterEntry is one of the engine's drafters with what a step needs of it.
@@ -113,6 +115,12 @@ func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier,
 		}
 		return 1
 	})
+	if e.graphs() {
+		e.passes, e.loops = map[passKey]*pass{}, map[loopKind]*loop{}
+	}
+	if _, ok := e.be.(kernels.Looper); !ok || !e.graphs() {
+		e.cfg.Loop = false
+	}
 	if err := e.allocate(); err != nil {
 		return nil, errors.Join(fmt.Errorf("engine: %w", err), e.Close())
 	}
@@ -334,9 +342,6 @@ func (e *Engine) end(seq *Sequence, why Finish, err error) {
 		}
 	}
 	seq.slot, seq.owed = -1, 0
-	if seq.looped {
-		e.looped--
-	}
 	delete(e.seqs, seq.id)
 	if e.listener.Finished != nil {
 		e.listener.Finished(seq)
@@ -359,8 +364,7 @@ func (e *Engine) Close() error {
 	var errs []error
 	bufs := append([]kernels.Buf{e.stats}, e.extra...)
 	if e.t != nil {
-		e.t.batch.Free(e.be)
-		bufs = append(bufs, e.t.kept, e.t.next, e.t.path)
+		e.t.free(e.be)
 	}
 	for _, d := range e.drafters {
 		if d.device != nil {
@@ -374,6 +378,11 @@ func (e *Engine) Close() error {
 	for _, b := range bufs {
 		if !b.None() {
 			e.be.Free(b)
+		}
+	}
+	for _, l := range e.loops {
+		if l.ring != nil {
+			errs = append(errs, l.ring.Close())
 		}
 	}
 	if e.caches != nil {

@@ -147,9 +147,7 @@ func (e *Engine) commit(b kernels.Batch) {
 		e.t.keptHost = append(e.t.keptHost, int32(kept))
 		e.t.nextHost = append(e.t.nextHost, it.next)
 	}
-	kept, next := e.t.kept.Top(b.Spans), e.t.next.Top(b.Spans)
-	e.q.Write(kept, int32Bytes(e.t.keptHost))
-	e.q.Write(next, int32Bytes(e.t.nextHost))
+	kept, _ := e.t.decide(e.q)
 	e.q.Commit(e.caches, &b, kept, e.path(b))
 }
 

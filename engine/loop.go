@@ -1,9 +1,9 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"exacta.dev/exacta/kernels"
 )
@@ -13,218 +13,228 @@ import (
 type LoopDrafter interface {
 	DeviceDrafter
 	// Draft records draft step j, from 0, of k for the cache slots in slots
-	// (I32 [n, 1]): the ids go to column StatTop1 of stats (I32 [n,
-	// StatCols]).
+	// (I32 [n, 1], negative ones idle): the ids go to column StatTop1 of stats
+	// (I32 [n, StatCols]).
 	Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int)
 	// Level records what Committed does, from the tables alone: s has no
 	// Spans.
 	Level(s *Step)
 }
 
-// Loop is the device-resident form of the speculative step for greedy
-// sequences and a LoopDrafter: draft, verification, acceptance, commit and
-// levelling are one captured program over tables in backend memory. The host
-// replays it and reads what was decided; it decides nothing. Its results are
-// those of Step, bit for bit.
-//
-// A loop takes over sequences whose prompt has been read. The pages of their
-// slots must reach as far as the loop runs, which NewLoop's steps bound.
-type Loop struct {
-	q       kernels.Queue
-	seqs    []*Sequence
+// loopStops is how many stop tokens a sequence of a loop may have.
+const loopStops = 8
+
+// loopKind says which loop can decode a sequence: with which drafter, and how many
+// drafts a step. No loop can where ok is false.
+type loopKind struct {
+	drafter *drafterEntry // nil: plainly
 	k       int
-	program kernels.Program
-	out     kernels.Buf // I32 [spans, 2+k]: kept, next, drafts
-	stats   kernels.Buf
-	host    [2]loopReply
-	steps   int // run
-	most    int // may be run
+	ok      bool
 }
 
-// loopReply is the landing place of one step's result.
-type loopReply struct {
-	out, stats []int32
-	ticket     kernels.Ticket
-	used       bool
+// loopKind of a sequence: a greedy one, under the rule that the loop knows, without a
+// drafter or with one that can be recorded.
+func (e *Engine) loopKind(s *Sequence) loopKind {
+	kind := loopKind{ok: s.req.Params.Plain() && s.req.Observe == nil && s.rule.Name() == "greedy" && (s.req.IgnoreStop || len(s.req.Stop) <= loopStops)}
+	if s.k() == 0 || s.drafter == nil {
+		kind.ok = kind.ok && s.drafter == nil
+		return kind
+	}
+	_, recorded := s.drafter.device.(LoopDrafter)
+	recorded = recorded && e.cfg.MaxSequences*(s.req.K+1) <= min(e.t.rows, e.t.logitRows)
+	kind.drafter, kind.k, kind.ok = s.drafter, s.req.K, kind.ok && recorded && e.cfg.Lengths == nil
+	return kind
 }
 
-// LoopStep is what one replay decided for one sequence.
-type LoopStep struct {
-	Seq      *Sequence
-	Drafts   []int32
-	Accepted Accepted
-	Next     int32
-	// Hashes are those of the k+1 logits rows.
-	Hashes []uint64
+// loop is the device-resident form of the speculative step. Draft, verification,
+// acceptance, commit and levelling of its sequences are one program over tables in
+// backend memory, captured for each bucket of spans; accepted counts, next tokens,
+// positions and ends stay there. The host replays it and takes from a ring what each
+// replay decided one replay late: the device is never waited for. Between two
+// replays, and without stopping them, the host reads prompts, brings sequences in and
+// takes them out, and extends page tables. What is decided is what Step decides, bit
+// for bit.
+type loop struct {
+	e       *Engine
+	kind    loopKind
+	queue   kernels.LoopQueue
+	ring    kernels.Ring
+	t       loopTables
+	program map[int]kernels.Program // by bucket
+	spans   []*Sequence             // those in use
+	flights []flight                // replays that have not been taken, in order
+	entries [4]kernels.Entry
+	prompts *promptStep // a step of prompts that has not been finished
+	free    []flight
 }
 
-// NewLoop captures the program for seqs, all greedy, resident, past their
-// prompts and of one drafter, with k drafts a step. At most steps steps may be
-// run; the loop extends the slots' page tables for them now. While the sequences
-// are not cancelled, the engine refuses Step. Close of the engine ends the loop.
-func (e *Engine) NewLoop(seqs []*Sequence, k, steps int) (*Loop, error) {
-	if e.failed != nil {
-		return nil, e.failed
-	}
-	if steps < 1 || steps > e.cfg.MaxTokens {
-		return nil, fmt.Errorf("engine: a loop of %d steps; it must be 1..%d (max_tokens)", steps, e.cfg.MaxTokens)
-	}
-	if len(seqs) == 0 || k < 1 || k > e.cfg.MaxDraft {
-		return nil, fmt.Errorf("engine: a loop of %d sequences and k %d; it needs a sequence and k in 1..%d", len(seqs), k, e.cfg.MaxDraft)
-	}
-	entry := seqs[0].drafter
-	if entry == nil {
-		return nil, errors.New("engine: a loop needs sequences with a drafter")
-	}
-	d, ok := entry.device.(LoopDrafter)
+// loopTables are the tables of a loop, in backend memory, by span.
+type loopTables struct {
+	slots, left, stops kernels.Buf
+	out                kernels.Buf // kept, next, drafts
+	draft              kernels.Buf // statistics of a draft
+}
+
+// flight is one replay.
+type flight struct {
+	spans  []*Sequence // as they were
+	bucket int
+}
+
+// newLoop allocates a loop and its ring.
+func (e *Engine) newLoop(kind loopKind) (*loop, error) {
+	be, ok := e.be.(kernels.Looper)
 	if !ok {
-		return nil, fmt.Errorf("engine: drafter %s lives on the host; a loop needs one that can be recorded", entry.name)
+		return nil, fmt.Errorf("engine: backend %s has no loops", e.be.Info().Name)
 	}
-	for i, s := range seqs {
-		switch {
-		case slices.Contains(seqs[:i], s) || s.looped:
-			return nil, fmt.Errorf("engine: request %s is in a loop already", s.req.ID)
-		case s.finish != "":
-			return nil, fmt.Errorf("engine: request %s has ended (%s)", s.req.ID, s.finish)
-		case s.drafter != entry:
-			return nil, errors.New("engine: the sequences of a loop share one drafter")
-		case s.slot < 0 || len(s.tokens) != s.length+1:
-			return nil, fmt.Errorf("engine: request %s has not read its prompt", s.req.ID)
-		case !s.req.Params.Plain():
-			return nil, fmt.Errorf("engine: request %s samples; a loop is greedy", s.req.ID)
-		}
-		if err := e.extend(s, s.length+steps*(k+1)+k+2); err != nil {
+	l := &loop{e: e, kind: kind, program: map[int]kernels.Program{}}
+	if l.queue, ok = e.q.(kernels.LoopQueue); !ok {
+		return nil, fmt.Errorf("engine: the queue of backend %s has no loops", e.be.Info().Name)
+	}
+	n, k := e.cfg.MaxSequences, kind.k
+	for _, a := range []struct {
+		dst  *kernels.Buf
+		cols int
+	}{{&l.t.slots, 1}, {&l.t.left, 1}, {&l.t.stops, loopStops}, {&l.t.out, 2 + k}, {&l.t.draft, kernels.StatCols}} {
+		var err error
+		if *a.dst, err = e.be.Alloc(kernels.Tables, kernels.I32, n, a.cols); err != nil {
 			return nil, err
 		}
+		e.extra = append(e.extra, *a.dst)
 	}
-	if err := e.settle(entry, seqs); err != nil {
-		return nil, fmt.Errorf("engine: drafter %s: %w", entry.name, err)
-	}
-	l := &Loop{q: e.q, seqs: slices.Clone(seqs), k: k, most: steps}
-	if err := l.capture(e, entry, d); err != nil {
+	// Two replays are out at most, each with four entries.
+	var err error
+	l.ring, err = be.Ring(16, n*(2+k)+n*(k+1)*kernels.StatCols)
+	if err != nil {
 		return nil, err
 	}
-	for _, s := range l.seqs {
-		s.looped = true
-	}
-	e.looped += len(l.seqs)
+	idle := slices.Repeat([]int32{-1}, n)
+	l.queue.Write(l.t.slots, int32Bytes(idle))
 	return l, nil
 }
 
-// extend makes the scheduler give a slot pages up to a length, and records them.
-func (e *Engine) extend(s *Sequence, length int) error {
-	op, err := e.core.Extend(s.id, length)
-	if err != nil {
-		return fmt.Errorf("engine: request %s: %w", s.req.ID, err)
+// bucket is the number of spans of the program for n sequences.
+func (l *loop) bucket(n int) int {
+	b := 1
+	for b < n {
+		b = max(b+1, b*3/2)
 	}
-	if len(op.Pages) > 0 {
-		e.q.SetPages(e.caches, op.Slot, op.First, op.Pages)
+	return min(b, l.e.cfg.MaxSequences)
+}
+
+// capture records the program of a bucket.
+func (l *loop) capture(n int) (kernels.Program, error) {
+	e, k, t := l.e, l.kind.k, &l.t
+	rows := n * (k + 1)
+	slots, out := t.slots.Top(n), t.out.Top(n)
+	kept, next, drafts := out.Columns(0, 1), out.Columns(1, 2), kernels.Buf{}
+	if k > 0 {
+		drafts = out.Columns(2, 2+k)
+	}
+	return e.q.Capture(kernels.GraphKey{Name: "loop", Spans: n, Rows: rows}, func(cq kernels.Queue) {
+		q := cq.(kernels.LoopQueue)
+		q.Post(l.ring)
+		for j := range k {
+			draft := t.draft.Top(n)
+			l.kind.drafter.device.(LoopDrafter).Draft(q, draft, slots, j, k)
+			q.Copy(drafts.Columns(j, j+1), draft.Columns(kernels.StatTop1, kernels.StatTop1+1))
+		}
+		q.Post(l.ring)
+		b := e.t.batch(n, rows, rows)
+		b.MaxLen = k + 1
+		q.Copy(b.Seq, slots)
+		q.Chain(&b, e.caches, 0, next, drafts)
+		pass := e.forward(q, &b)
+		stats := e.stats.Top(rows)
+		q.Accept(kept, next, kernels.RuleGreedy, &b, stats)
+		q.Post(l.ring, out, stats)
+		if k > 0 {
+			l.kind.drafter.device.Follow(q, &b)
+		}
+		q.Halt(slots, t.left.Top(n), kept, next, drafts, t.stops.Top(n))
+		q.Commit(e.caches, &b, kept, kernels.Buf{})
+		if k > 0 {
+			step := Step{Queue: q, Batch: b, Kept: kept, Next: next, Hidden: pass.Hidden}
+			if tap := l.kind.drafter.tap; tap >= 0 {
+				step.Taps = pass.Taps[tap]
+			}
+			l.kind.drafter.device.(LoopDrafter).Level(&step)
+		}
+		q.Post(l.ring)
+	})
+}
+
+// replay runs the program over all spans in use.
+func (l *loop) replay() error {
+	n := len(l.spans)
+	if n == 0 {
+		return nil
+	}
+	bucket := l.bucket(n)
+	p, ok := l.program[bucket]
+	if !ok {
+		var err error
+		if p, err = l.capture(bucket); err != nil {
+			return err
+		}
+		l.program[bucket] = p
+	}
+	l.queue.Run(p)
+	f := flight{}
+	if last := len(l.free); last > 0 {
+		f, l.free = l.free[last-1], l.free[:last-1]
+	}
+	f.spans, f.bucket = append(f.spans[:0], l.spans...), bucket
+	l.flights = append(l.flights, f)
+	return nil
+}
+
+// await takes the entries of the oldest replay.
+func (l *loop) await() error {
+	for i := range l.entries {
+		for looks := 0; ; looks++ {
+			there, err := l.ring.Take(&l.entries[i])
+			if err != nil {
+				return err
+			}
+			if there {
+				break
+			}
+			if looks > 1<<12 {
+				time.Sleep(5 * time.Microsecond)
+			}
+		}
 	}
 	return nil
 }
 
-func (l *Loop) capture(e *Engine, entry *drafterEntry, d LoopDrafter) error {
-	n, rows := len(l.seqs), len(l.seqs)*(l.k+1)
-	if rows > int(e.t.batch.Token.Rows) || rows > int(e.stats.Rows) {
-		return fmt.Errorf("engine: a loop of %d rows; batch_tokens allows %d", rows, e.t.batch.Token.Rows)
-	}
-	var err error
-	alloc := func(rows, cols int) (b kernels.Buf) {
-		if err == nil {
-			if b, err = e.be.Alloc(kernels.Tables, kernels.I32, rows, cols); err == nil {
-				e.extra = append(e.extra, b)
-			}
-		}
-		return b
-	}
-	slots, draftStats := alloc(n, 1), alloc(n, kernels.StatCols)
-	l.out, l.stats = alloc(n, 2+l.k), alloc(rows, kernels.StatCols)
-	if err != nil {
+// take finishes the oldest replay: records, ends, and the scheduler's books.
+func (l *loop) take() error {
+	if err := l.await(); err != nil {
 		return err
 	}
-	ids, pending := make([]int32, n), make([]int32, n)
-	for i, s := range l.seqs {
-		ids[i], pending[i] = int32(s.slot), s.tokens[s.length]
-	}
-	kept, next, drafts := l.out.Columns(0, 1), l.out.Columns(1, 2), l.out.Columns(2, 2+l.k)
-	e.q.Write(slots, int32Bytes(ids))
-	e.q.Write(next, int32Bytes(pending))
-	l.program, err = e.q.Capture(kernels.GraphKey{Name: "loop", Spans: n, Rows: rows}, func(q kernels.Queue) {
-		for j := range l.k {
-			d.Draft(q, draftStats, slots, j, l.k)
-			q.Copy(drafts.Columns(j, j+1), draftStats.Columns(kernels.StatTop1, kernels.StatTop1+1))
-		}
-		b := e.t.batch.Prefix(n, rows, rows)
-		b.MaxLen = l.k + 1
-		q.Copy(b.Seq, slots)
-		q.Chain(&b, e.caches, 0, next, drafts)
-		out := e.m.Forward(q, &b, e.caches)
-		q.Stats(l.stats, out.Logits, e.cfg.Vocab, !e.cfg.NoHash)
-		d.Follow(q, &b)
-		q.Accept(kept, next, kernels.RuleGreedy, &b, l.stats)
-		q.Commit(e.caches, &b, kept, kernels.Buf{})
-		step := Step{Queue: q, Batch: b, Kept: kept, Next: next, Hidden: out.Hidden}
-		if entry.tap >= 0 {
-			step.Taps = out.Taps[entry.tap]
-		}
-		d.Level(&step)
-	})
-	for i := range l.host {
-		l.host[i].out = make([]int32, n*(2+l.k))
-		l.host[i].stats = make([]int32, rows*kernels.StatCols)
-	}
-	return err
-}
-
-// Run replays the program n times, back to back, and calls each with what every
-// step decided, one step late: the device is never waited for before the next
-// step is under way. More steps than NewLoop was told, or a sequence that was
-// cancelled, is an error, and nothing is run.
-func (l *Loop) Run(n int, each func(step int, s []LoopStep)) error {
-	if l.steps+n > l.most {
-		return fmt.Errorf("engine: loop of %d steps asked for step %d", l.most, l.steps+n)
-	}
-	for _, s := range l.seqs {
-		if s.finish != "" {
-			return fmt.Errorf("engine: request %s has ended (%s); its loop can't go on", s.req.ID, s.finish)
+	f := l.flights[0]
+	l.flights = append(l.flights[:0], l.flights[1:]...)
+	e, width := l.e, 2+l.kind.k
+	data := l.entries[2].Data
+	stats := data[f.bucket*width:]
+	active := 0
+	for i := range f.spans {
+		if data[i*width] > 0 {
+			active++
 		}
 	}
-	for range n {
-		l.q.Run(l.program)
-		r := &l.host[l.steps%2]
-		l.q.Read(int32Bytes(r.out), l.out)
-		r.ticket = l.q.Read(int32Bytes(r.stats), l.stats)
-		r.used = true
-		l.steps++
-		if err := l.deliver(l.steps-2, each); err != nil {
+	for i, s := range f.spans {
+		row := data[i*width:][:width]
+		if s.finish != "" || row[0] == 0 {
+			continue
+		}
+		d := decision{seq: s, kept: int(row[0]), next: row[1], drafts: row[2:], stats: stats[i*(l.kind.k+1)*kernels.StatCols:][:(l.kind.k+1)*kernels.StatCols]}
+		if err := l.decided(&d, active); err != nil {
 			return err
 		}
 	}
-	return l.deliver(l.steps-1, each)
-}
-
-func (l *Loop) deliver(step int, each func(int, []LoopStep)) error {
-	if step < 0 {
-		return nil
-	}
-	r := &l.host[step%2]
-	if !r.used {
-		return nil
-	}
-	if err := r.ticket.Wait(); err != nil {
-		return fmt.Errorf("engine loop, step %d: %w", step, err)
-	}
-	r.used = false
-	out := make([]LoopStep, len(l.seqs))
-	width := 2 + l.k
-	for i, s := range l.seqs {
-		row := r.out[i*width:][:width]
-		out[i] = LoopStep{Seq: s, Accepted: Accepted(row[0] - 1), Next: row[1], Drafts: append([]int32(nil), row[2:]...)}
-		for j := range l.k + 1 {
-			st := r.stats[(i*(l.k+1)+j)*kernels.StatCols:]
-			out[i].Hashes = append(out[i].Hashes, uint64(uint32(st[kernels.StatHashLo]))|uint64(uint32(st[kernels.StatHashHi]))<<32)
-		}
-	}
-	each(step, out)
+	l.free = append(l.free, f)
+	e.step++
 	return nil
 }

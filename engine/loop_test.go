@@ -17,100 +17,98 @@ import (
 	"exacta.dev/exacta/kernels/fakedev"
 )
 
-const (
-	loopK     = 3
-	loopSteps = 40
-)
+const loopK = 3
 
-// looped reads the prompts with Step, and then runs a loop of the drafter.
-func looped(t *testing.T, m *model.Model, drafter engine.Drafter, reqs []engine.Request) (first [][]int32, steps [][]engine.LoopStep) {
+// device loads a model on a device that the host can't look into.
+func device(t *testing.T, src model.Source) (*model.Model, *fakedev.Backend) {
 	t.Helper()
-	r := newRig(t, m, engine.Config{MaxSequences: 2, MaxTokens: context}, drafter)
-	var seqs []*engine.Sequence
-	for _, q := range reqs {
-		seqs = append(seqs, r.submit(q))
-	}
-	more, err := r.e.Step()
-	require.NoError(t, err)
-	require.True(t, more)
-	for _, s := range seqs {
-		first = append(first, append([]int32(nil), s.Output()...))
-	}
-	l, err := r.e.NewLoop(seqs, loopK, loopSteps)
-	require.NoError(t, err)
-	_, err = r.e.Step()
-	require.EqualError(t, err, "engine: 2 sequences run in a loop; cancel them before the next step")
-	// In two runs: the second goes on where the first ended.
-	each := func(step int, s []engine.LoopStep) {
-		require.Equal(t, len(steps), step)
-		steps = append(steps, s)
-	}
-	require.NoError(t, l.Run(7, each))
-	require.NoError(t, l.Run(loopSteps-7, each))
-	require.EqualError(t, l.Run(1, each), "engine: loop of 40 steps asked for step 41")
-	require.Len(t, steps, loopSteps)
-	for _, s := range seqs {
-		r.e.Cancel(s)
-	}
-	require.ErrorContains(t, l.Run(0, each), "has ended (cancelled); its loop can't go on")
-	r.close()
-	return first, steps
+	be := fakedev.New(newCPU(t))
+	return load(t, be, src), be
 }
 
-// loopIsStep compares a loop on be with what Step gives on the CPU, step by step,
-// and returns the number of accepted drafts.
-func loopIsStep(t *testing.T, be kernels.Backend, src model.Source, drafter string, reqs []engine.Request) int {
+// drafters provisions strategies; "" is none.
+func provisioned(t *testing.T, m *model.Model, names ...string) (out []engine.Drafter) {
 	t.Helper()
-	m, dev := load(t, newCPU(t), src), load(t, be, src)
-	r := newRig(t, m, engine.Config{MaxSequences: 2, MaxTokens: context}, strategy(t, m, drafter))
+	for _, n := range names {
+		if n != "" {
+			out = append(out, strategy(t, m, n))
+		}
+	}
+	return out
+}
+
+// loopRequests are of several lengths, more than there are slots, so that some come
+// in while others run; one ends at a stop token.
+func loopRequests(drafter string) []engine.Request {
+	var reqs []engine.Request
+	for i, n := range []int{50, 37, 63, 20, 90} {
+		q := engine.Request{ID: fmt.Sprint("r", i), Prompt: prompt(n, 5+i), MaxNew: 40 + 29*i, IgnoreStop: true, Drafter: drafter, K: loopK}
+		if drafter == "" {
+			q.K = 0
+		}
+		reqs = append(reqs, q)
+	}
+	return reqs
+}
+
+// stopping makes a request end at a token that its plain output has in the middle.
+func stopping(q engine.Request, want *outcome) engine.Request {
+	q.IgnoreStop, q.Stop = false, []int32{want.tokens[len(want.tokens)/2]}
+	return q
+}
+
+// loopIsStep compares a loop on a device with Step on the CPU: tokens, hashes, and
+// every decision until Step cuts its drafts because the end is near.
+func loopIsStep(t *testing.T, src model.Source, drafter string, reqs []engine.Request) (accepted int) {
+	t.Helper()
+	m := load(t, newCPU(t), src)
+	reqs[1] = stopping(reqs[1], plain(t, m, reqs[1])[reqs[1].ID])
+	cfg := engine.Config{MaxSequences: 3, MaxTokens: context}
+	r := newRig(t, m, cfg, provisioned(t, m, drafter)...)
 	for _, q := range reqs {
 		r.submit(q)
 	}
 	r.close()
-	want := r.out
-	first, steps := looped(t, dev, strategy(t, dev, drafter), reqs)
-	accepted := 0
-	for i, q := range reqs {
-		records := want[q.ID].records
-		require.Equal(t, records[0].EmittedIDs, first[i])
-		require.Greater(t, len(records), loopSteps)
-		borders := 0
-		for j := range loopSteps {
-			rec, got := records[j+1], steps[j][i]
-			require.Equal(t, q.ID, got.Seq.Request().ID)
-			at := fmt.Sprintf("%s, step %d", q.ID, j)
-			require.EqualValues(t, loopK, rec.KExecuted, at)
-			require.Equal(t, rec.ProposedIDs, got.Drafts, at)
-			require.Equal(t, rec.Accepted, got.Accepted, at)
-			require.Equal(t, rec.NextID, got.Next, at)
-			require.Equal(t, rec.Hashes, got.Hashes, at)
-			accepted += int(got.Accepted)
-			if int(rec.Position)/kernels.WindowTokens != (int(rec.Position)+loopK)/kernels.WindowTokens {
-				borders++
+	dev, _ := device(t, src)
+	cfg.Loop = true
+	l := newRig(t, dev, cfg, provisioned(t, dev, drafter)...)
+	for _, q := range reqs {
+		l.submit(q)
+	}
+	l.close()
+	for _, q := range reqs {
+		want, got := r.out[q.ID], l.out[q.ID]
+		same(t, plain(t, m, q)[q.ID], got)
+		require.Equal(t, want.seq.Finish(), got.seq.Finish())
+		for i, rec := range want.records {
+			if rec.Phase == engine.Decode && int(rec.KExecuted) < q.K {
+				break
+			}
+			have := got.records[i]
+			at := fmt.Sprintf("%s, record %d", q.ID, i)
+			require.Equal(t, rec.Position, have.Position, at)
+			require.Equal(t, rec.ProposedIDs, have.ProposedIDs, at)
+			require.Equal(t, rec.TargetIDs[:rec.Accepted+1], have.TargetIDs[:rec.Accepted+1], at)
+			require.Equal(t, rec.Accepted, have.Accepted, at)
+			require.Equal(t, rec.NextID, have.NextID, at)
+			require.Equal(t, rec.NextKind, have.NextKind, at)
+			require.Equal(t, rec.Hashes, have.Hashes, at)
+			require.Equal(t, rec.Gaps, have.Gaps, at)
+			if rec.Phase == engine.Decode {
+				accepted += int(have.Accepted)
+				require.Positive(t, have.TargetWork.MACs, at)
+				require.Equal(t, q.K > 0, have.DraftWork.MACs > 0, at)
 			}
 		}
-		require.Positive(t, borders, "%s crosses no window border", q.ID)
 	}
 	return accepted
 }
 
-func loopRequests(vocabulary int32, drafter string) []engine.Request {
-	a, b := prompt(50, 5), prompt(37, 6)
-	for i := range b {
-		b[i] %= vocabulary
-	}
-	return []engine.Request{
-		{ID: "a", Prompt: a, MaxNew: 240, IgnoreStop: true, Drafter: drafter, K: loopK},
-		{ID: "b", Prompt: b, MaxNew: 240, IgnoreStop: true, Drafter: drafter, K: loopK},
-	}
-}
-
-// The loop decides what Step decides, on memory that the host can read and on a
-// device where it can't.
+// The loop decides what Step decides, on a device that the host can't look into, while
+// sequences come and go.
 func TestLoopIsStep(t *testing.T) {
-	for _, d := range []string{"mtp", "eagle3", "medusa", "dflash", "layerskip", "model", "eagle", "dspark"} {
-		t.Run(d+"/cpu", func(t *testing.T) { loopIsStep(t, newCPU(t), tiny(), d, loopRequests(vocab, d)) })
-		t.Run(d+"/fakedev", func(t *testing.T) { loopIsStep(t, fakedev.New(newCPU(t)), tiny(), d, loopRequests(vocab, d)) })
+	for _, d := range []string{"", "mtp", "eagle3", "medusa", "dflash", "layerskip", "model", "eagle", "dspark"} {
+		t.Run("drafter "+d, func(t *testing.T) { loopIsStep(t, tiny(), d, loopRequests(d)) })
 	}
 }
 
@@ -125,59 +123,74 @@ func TestLoopIsStepEmbedded(t *testing.T) {
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, entry.Close()) })
-	reqs := loopRequests(vocab, "mtp")
+	reqs := loopRequests("mtp")[:2]
 	for i, text := range []string{"package main\n\nimport (\n\t\"fmt\"\n", "func (s *Server) handle(w http.ResponseWriter, r *http.Request) {\n\tif err := "} {
 		// A few tokens before a border, so that it is crossed whatever the
 		// weights accept.
 		ids := entry.Tokenizer.Encode(strings.Repeat("// A line that says nothing.\n", 20)+text, true)
-		reqs[i].Prompt = ids[len(ids)-(kernels.WindowTokens-6):]
+		reqs[i].Prompt, reqs[i].MaxNew = ids[len(ids)-(kernels.WindowTokens-6):], 120
 	}
-	accepted := loopIsStep(t, fakedev.New(newCPU(t)), entry.Source, "mtp", reqs)
-	t.Logf("%d of %d drafts accepted", accepted, 2*loopSteps*loopK)
-	require.Greater(t, accepted, loopSteps/2)
+	accepted := loopIsStep(t, entry.Source, "mtp", reqs)
+	t.Logf("%d drafts accepted", accepted)
+	require.Greater(t, accepted, 30)
 }
 
-func TestLoopRefused(t *testing.T) {
-	m := tinyCPU(t)
-	r := newRig(t, m, engine.Config{MaxSequences: 8, MaxDraft: 4}, strategy(t, m, "mtp"), strategy(t, m, "ngram"))
-	req := func(id, drafter string) engine.Request {
-		return engine.Request{ID: id, Prompt: prompt(20, 1), MaxNew: 250, IgnoreStop: true, Drafter: drafter, K: 2}
+// In steady decode the host waits for nothing, and a turn finishes the replay before
+// the last.
+func TestLoopNeverWaits(t *testing.T) {
+	for _, d := range []string{"", "mtp"} {
+		m, be := device(t, tiny())
+		r := newRig(t, m, engine.Config{MaxSequences: 2, Loop: true}, provisioned(t, m, d)...)
+		for _, q := range loopRequests(d)[3:] {
+			q.MaxNew = 180
+			r.submit(q)
+		}
+		for range 6 {
+			_, err := r.e.Step()
+			require.NoError(t, err)
+		}
+		waits, records := be.Waits(), len(r.out["r3"].records)
+		for range 20 {
+			_, err := r.e.Step()
+			require.NoError(t, err)
+		}
+		require.Equal(t, waits, be.Waits(), "drafter %q", d)
+		require.Equal(t, records+20, len(r.out["r3"].records))
+		r.close()
 	}
-	a, b := r.submit(req("a", "mtp")), r.submit(req("b", "mtp"))
-	none, host := r.submit(req("none", "")), r.submit(req("host", "ngram"))
-	hot, short := req("hot", "mtp"), req("short", "mtp")
-	hot.Params, hot.Rule = sample.Params{Temperature: 1}, rule(t, "coupled")
-	short.MaxNew = 1
-	hotSeq, ended := r.submit(hot), r.submit(short)
-	refused := func(want string, k, steps int, seqs ...*engine.Sequence) {
-		t.Helper()
-		l, err := r.e.NewLoop(seqs, k, steps)
-		require.EqualError(t, err, want)
-		require.Nil(t, l)
-	}
-	refused("engine: request a has not read its prompt", 2, 10, a)
-	_, err := r.e.Step()
-	require.NoError(t, err)
-	refused("engine: a loop of 0 sequences and k 2; it needs a sequence and k in 1..4", 2, 10)
-	refused("engine: a loop of 1 sequences and k 0; it needs a sequence and k in 1..4", 0, 10, a)
-	refused("engine: a loop of 1 sequences and k 5; it needs a sequence and k in 1..4", 5, 10, a)
-	refused("engine: a loop of 0 steps; it must be 1..320 (max_tokens)", 2, 0, a)
-	refused("engine: a loop of 321 steps; it must be 1..320 (max_tokens)", 2, 321, a)
-	refused("engine: a loop needs sequences with a drafter", 2, 10, none)
-	refused("engine: drafter ngram lives on the host; a loop needs one that can be recorded", 2, 10, host)
-	refused("engine: the sequences of a loop share one drafter", 2, 10, a, host)
-	refused("engine: request hot samples; a loop is greedy", 2, 10, a, hotSeq)
-	refused("engine: request short has ended (length)", 2, 10, ended)
-	refused("engine: request a is in a loop already", 2, 10, a, a)
-	_, err = r.e.NewLoop([]*engine.Sequence{a}, 2, 300)
-	require.ErrorContains(t, err, "engine: request a: ")
-	require.ErrorContains(t, err, "too long for the context")
+}
 
-	// What was refused changed nothing, and the sequences go on.
-	_, err = r.e.NewLoop([]*engine.Sequence{b}, 2, 10)
-	require.NoError(t, err)
-	refused("engine: request b is in a loop already", 2, 10, b)
-	r.e.Cancel(b)
+// A request that a loop can't decode ends the loop until it has gone; pages that run
+// out lead to preemption; cancelling leaves the others alone.
+func TestLoopGivesWay(t *testing.T) {
+	m, _ := device(t, tiny())
+	cpu := tinyCPU(t)
+	reqs := loopRequests("mtp")[:4]
+	hot := engine.Request{ID: "hot", Prompt: prompt(30, 9), MaxNew: 20, IgnoreStop: true, Params: sample.Params{Temperature: 0.8, Seed: 3}, Rule: rule(t, "coupled")}
+	want := plain(t, cpu, append(reqs, hot)...)
+	r := newRig(t, m, engine.Config{MaxSequences: 4, Pages: 7, Loop: true, PrefixCache: true}, provisioned(t, m, "mtp")...)
+	for _, q := range reqs {
+		r.submit(q)
+	}
+	for range 12 {
+		_, err := r.e.Step()
+		require.NoError(t, err)
+	}
+	r.submit(hot)
+	gone := engine.Request{ID: "gone", Prompt: prompt(25, 4), MaxNew: 100, IgnoreStop: true, Drafter: "mtp", K: loopK}
+	cancelled := r.submit(gone)
+	for range 30 {
+		_, err := r.e.Step()
+		require.NoError(t, err)
+	}
+	r.e.Cancel(cancelled)
 	r.close()
-	same(t, plain(t, m, req("a", ""))["a"], r.out["a"])
+	preempted := int32(0)
+	for _, q := range append(reqs, hot) {
+		same(t, want[q.ID], r.out[q.ID])
+		records := r.out[q.ID].records
+		preempted += records[len(records)-1].Preemptions
+	}
+	require.Positive(t, preempted, "7 pages are too few for 4 sequences")
+	require.Equal(t, engine.FinishCancel, cancelled.Finish())
 }

@@ -27,8 +27,7 @@ import (
 //     not called.
 //
 // A drafter or rule that decides by the clock, or a sequence that is cancelled on
-// one rank, leads the ranks apart like any other difference. A Loop exchanges no
-// outcomes.
+// one rank, leads the ranks apart like any other difference.
 type Ranks interface {
 	// Rank is this engine's number, from 0.
 	Rank() int

@@ -79,7 +79,8 @@ type Sequence struct {
 	seqStep     int32
 	preemptions int32
 	cached      int32
-	looped      bool // a Loop has taken it over
+	looped      bool // a loop decodes it
+	reach       int  // positions for which the loop has got it pages
 	owed        int  // committed rows that the drafter has not been told of
 	finish      Finish
 	err         error

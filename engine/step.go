@@ -66,15 +66,34 @@ func (e *Engine) Step() (bool, error) {
 	if e.failed != nil {
 		return false, e.failed
 	}
-	if e.looped > 0 {
-		return false, fmt.Errorf("engine: %d sequences run in a loop; cancel them before the next step", e.looped)
-	}
-	more, err := e.runStep()
+	more, err := e.stepOrTurn()
 	if err != nil {
 		e.failed = e.fails(fmt.Errorf("engine step %d: %w", e.step, err))
 		return false, e.failed
 	}
 	return more, nil
+}
+
+// stepOrTurn takes a step, or a turn of the loop that decodes.
+func (e *Engine) stepOrTurn() (bool, error) {
+	l, err := e.looping()
+	if err != nil {
+		return false, err
+	}
+	if e.loop != nil && e.loop != l {
+		if len(e.seqs) == 0 {
+			return e.loop.turn()
+		}
+		if err := e.loop.leave(); err != nil {
+			return false, err
+		}
+		return true, nil
+	}
+	if l == nil {
+		return e.runStep()
+	}
+	e.loop = l
+	return l.turn()
 }
 
 // Run steps until nothing is left, or stop (if not nil) returns true between
@@ -105,8 +124,11 @@ func (e *Engine) runStep() (bool, error) {
 	e.w.draftWork = e.worked()
 	verifyFrom := e.cfg.Now()
 	batch := e.layout()
-	out := e.m.Forward(e.q, &batch, e.caches)
-	if err := e.readStats(batch, out.Logits); err != nil {
+	out, err := e.pass(batch)
+	if err != nil {
+		return false, err
+	}
+	if err := e.readStats(batch); err != nil {
 		return false, err
 	}
 	for i := range e.w.items {
@@ -294,15 +316,13 @@ func (e *Engine) layout() kernels.Batch {
 	return e.t.write(e.q)
 }
 
-// readStats reduces the logits rows and brings the statistics to the host.
-func (e *Engine) readStats(b kernels.Batch, logits kernels.Buf) error {
+// readStats brings the statistics of the logits rows to the host.
+func (e *Engine) readStats(b kernels.Batch) error {
 	n := b.LogitRows
 	if n == 0 {
 		return e.q.Err()
 	}
-	stats := e.stats.Top(n)
-	e.q.Stats(stats, logits, e.cfg.Vocab, !e.cfg.NoHash)
-	return e.q.Read(int32Bytes(e.statsHost[:n*kernels.StatCols]), stats).Wait()
+	return e.q.Read(int32Bytes(e.statsHost[:n*kernels.StatCols]), e.stats.Top(n)).Wait()
 }
 
 func (e *Engine) stat(row, col int) int32 { return e.statsHost[row*kernels.StatCols+col] }

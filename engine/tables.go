@@ -9,29 +9,30 @@ import (
 // tables is the host's side of a batch: the values that are written to the
 // backend before a pass. All slices have the capacity of the largest batch.
 type tables struct {
-	batch                      kernels.Batch // the largest bucket
+	spans, rows, logitRows     int         // of the largest batch
+	all                        kernels.Buf // the tables of a batch, one behind the other
+	decided                    kernels.Buf // kept, next
 	kept, next, path           kernels.Buf
 	seq, start, length, rowOff []int32
 	token, pos, parent, spanOf []int32
 	logit                      []int32
 	pathHost                   []int32
 	keptHost, nextHost         []int32
+	upload                     []int32
 }
 
 func newTables(be kernels.Backend, spans, rows, logitRows int) (*tables, error) {
-	t := &tables{}
+	t := &tables{spans: spans, rows: rows, logitRows: logitRows}
 	var err error
-	if t.batch, err = kernels.NewBatch(be, spans, rows, logitRows); err != nil {
-		return nil, err
-	}
 	for _, b := range []struct {
 		dst  *kernels.Buf
 		rows int
-	}{{&t.kept, spans}, {&t.next, spans}, {&t.path, rows}} {
+	}{{&t.all, 4*spans + 4*rows + logitRows}, {&t.decided, 2 * spans}, {&t.path, rows}} {
 		if *b.dst, err = be.Alloc(kernels.Tables, kernels.I32, b.rows, 1); err != nil {
-			return nil, err
+			return t, err
 		}
 	}
+	t.kept, t.next = t.decided.Top(spans), t.decided.Slice(spans, 2*spans)
 	for _, s := range []*[]int32{&t.seq, &t.start, &t.length, &t.rowOff, &t.keptHost, &t.nextHost} {
 		*s = make([]int32, 0, spans)
 	}
@@ -39,7 +40,34 @@ func newTables(be kernels.Backend, spans, rows, logitRows int) (*tables, error) 
 		*s = make([]int32, 0, rows)
 	}
 	t.logit = make([]int32, 0, logitRows)
+	t.upload = make([]int32, 0, max(4*spans+4*rows+logitRows, 2*spans))
 	return t, nil
+}
+
+func (t *tables) free(be kernels.Backend) {
+	for _, b := range []kernels.Buf{t.all, t.decided, t.path} {
+		if !b.None() {
+			be.Free(b)
+		}
+	}
+}
+
+// batch returns the tables of a batch of a shape. They lie one behind the other, so
+// that one write fills them; the tables of two shapes overlap.
+func (t *tables) batch(spans, rows, logitRows int) kernels.Batch {
+	b := kernels.Batch{Spans: spans, Rows: rows, LogitRows: logitRows, MaxLen: rows}
+	at := 0
+	for _, c := range []struct {
+		dst *kernels.Buf
+		n   int
+	}{
+		{&b.Seq, spans}, {&b.Start, spans}, {&b.Len, spans}, {&b.RowOff, spans},
+		{&b.Token, rows}, {&b.Pos, rows}, {&b.Parent, rows}, {&b.Span, rows}, {&b.Logit, logitRows},
+	} {
+		*c.dst = t.all.Slice(at, at+c.n)
+		at += c.n
+	}
+	return b
 }
 
 func (t *tables) reset() {
@@ -78,25 +106,28 @@ func (t *tables) add(slot, start int, tokens []int32, parent func(i int) int, fi
 	return off
 }
 
-// write records the upload of the tables and returns the batch cut to them.
+// write records the upload of the tables and returns the batch.
 func (t *tables) write(q kernels.Queue) kernels.Batch {
-	b := t.batch.Prefix(len(t.seq), len(t.token), len(t.logit))
+	b := t.batch(len(t.seq), len(t.token), len(t.logit))
 	b.MaxLen = 0
 	for _, n := range t.length {
 		b.MaxLen = max(b.MaxLen, int(n))
 	}
-	q.Write(b.Seq, int32Bytes(t.seq))
-	q.Write(b.Start, int32Bytes(t.start))
-	q.Write(b.Len, int32Bytes(t.length))
-	q.Write(b.RowOff, int32Bytes(t.rowOff))
-	q.Write(b.Token, int32Bytes(t.token))
-	q.Write(b.Pos, int32Bytes(t.pos))
-	q.Write(b.Parent, int32Bytes(t.parent))
-	q.Write(b.Span, int32Bytes(t.spanOf))
-	if len(t.logit) > 0 {
-		q.Write(b.Logit, int32Bytes(t.logit))
+	t.upload = t.upload[:0]
+	for _, s := range [][]int32{t.seq, t.start, t.length, t.rowOff, t.token, t.pos, t.parent, t.spanOf, t.logit} {
+		t.upload = append(t.upload, s...)
 	}
+	q.Write(t.all.Top(len(t.upload)), int32Bytes(t.upload))
 	return b
+}
+
+// decide records the upload of what is kept of each span, and of the tokens behind.
+func (t *tables) decide(q kernels.Queue) (kept, next kernels.Buf) {
+	n := len(t.keptHost)
+	t.upload = append(append(t.upload[:0], t.keptHost...), make([]int32, t.spans-n)...)
+	t.upload = append(t.upload, t.nextHost...)
+	q.Write(t.decided.Top(len(t.upload)), int32Bytes(t.upload))
+	return t.kept.Top(n), t.next.Top(n)
 }
 
 // int32Bytes views little-endian values as bytes; the backends that exist run on

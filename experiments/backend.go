@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
 
 	"exacta.dev/exacta/kernels"
@@ -33,3 +34,6 @@ func opened[B kernels.Backend](b B, err error) (kernels.Backend, error) {
 	}
 	return b, nil
 }
+
+// isOutOfMemory reports whether a backend refused something for lack of memory.
+func isOutOfMemory(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) }

@@ -1,5 +1,7 @@
 package kernels
 
+import "time"
+
 // Info describes a backend for reports and provenance.
 type Info struct {
 	Name    string // "cpu", "ref", "cuda", "fakedev(cpu)"
@@ -56,6 +58,12 @@ func (m Memory) Total() int64 {
 		t += b
 	}
 	return t
+}
+
+// OpTime is the time that one operation of a queue took on the device.
+type OpTime struct {
+	Name string
+	Took time.Duration
 }
 
 // Backend owns memory and runs queues. Its methods are called from one

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/kernels"
@@ -90,8 +91,31 @@ type generator struct {
 	raw          bool
 }
 
+// piece is the bytes that one goroutine makes of a large read.
+const piece = 1 << 20
+
 // ReadAt implements io.ReaderAt. Offsets and lengths need not be aligned.
 func (g generator) ReadAt(p []byte, off int64) (int, error) {
+	if len(p) <= piece {
+		return g.fill(p, off)
+	}
+	return g.fillAll(p, off)
+}
+
+// fillAll is fill by several goroutines.
+func (g generator) fillAll(p []byte, off int64) (int, error) {
+	var wg sync.WaitGroup
+	done := 0
+	for ; len(p)-done > piece && off+piece <= g.size; done, off = done+piece, off+piece {
+		part, at := p[done:done+piece], off
+		wg.Go(func() { g.fill(part, at) })
+	}
+	n, err := g.fill(p[done:], off)
+	wg.Wait()
+	return done + n, err
+}
+
+func (g generator) fill(p []byte, off int64) (int, error) {
 	n := 0
 	var word [8]byte
 	for n < len(p) && off < g.size {

@@ -12,12 +12,10 @@ import (
 // stay the sequence's until it ends. Extend belongs between Commit and Plan; it
 // never preempts, and fails when too few pages are unused.
 func (c *Core) Extend(id int64, length int) (Op, error) {
-	s := c.byID[id]
+	s, err := c.idle(id)
 	switch {
-	case s == nil || s.slot < 0:
-		return Op{}, fmt.Errorf("sequence %d is not running", id)
-	case c.inFlight:
-		return Op{}, fmt.Errorf("sequence %d: a step is in flight", id)
+	case err != nil:
+		return Op{}, err
 	case length > c.cfg.SlotPages*kernels.PageTokens:
 		return Op{}, fmt.Errorf("sequence %d: length of %d tokens is %w of %d tokens", id, length, ErrTooLong, c.cfg.Context())
 	case !c.extend(s, length):

@@ -45,6 +45,7 @@ type sequence struct {
 	gone    bool  // cancelled while in flight
 	planned bool  // in the step in flight
 	fresh   bool  // admitted, and its slot not yet reset
+	held    bool  // a device loop decodes it
 }
 
 // pagesFor returns the number of pages for n positions.

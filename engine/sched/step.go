@@ -78,7 +78,7 @@ func (p *planner) prefillers(room int) (list []*sequence, claims int) {
 // first, and of these the one that was admitted last. So the first one of the
 // highest priority is never preempted: alone, it fits.
 func (p *planner) grow() []*sequence {
-	safest := slices.Clone(p.running)
+	safest := slices.DeleteFunc(slices.Clone(p.running), func(s *sequence) bool { return s.held })
 	slices.SortStableFunc(safest, func(a, b *sequence) int { return cmp.Compare(b.priority, a.priority) })
 	for _, s := range safest {
 		for s.decoding && !p.extend(s, s.length+1+p.cfg.Lookahead) {
@@ -91,7 +91,7 @@ func (p *planner) grow() []*sequence {
 	}
 	var decode []*sequence
 	for _, s := range p.running {
-		if s.decoding {
+		if s.decoding && !s.held {
 			decode = append(decode, s)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"exacta.dev/exacta/kernels"
 	"exacta.dev/exacta/kernels/cpu/vec"
@@ -37,6 +38,7 @@ type Backend struct {
 		shared  block
 		have    needs
 	}
+	opened  time.Time
 	freed   int // times that memory was given back; programs look at it
 	stream  int // bytes of weights from which few rows read them as a stream
 	plan    bool
@@ -60,7 +62,7 @@ func New(opts Options) (*Backend, error) {
 	if threads == 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	b := &Backend{set: set, stream: streamBytes, plan: opts.Plan}
+	b := &Backend{opened: time.Now(), set: set, stream: streamBytes, plan: opts.Plan}
 	b.pool = newPool(b, threads)
 	b.queue = &queue{b: b}
 	b.queue.list = &b.queue.main
@@ -129,6 +131,11 @@ func (b *Backend) Queue() kernels.Queue { return b.queue }
 // Work returns the counters of executed work, after running what is recorded.
 func (b *Backend) Work() kernels.Counters {
 	b.queue.flush()
+	return b.worked()
+}
+
+// worked adds up what the workers have counted.
+func (b *Backend) worked() kernels.Counters {
 	var total kernels.Counters
 	for _, w := range b.pool.workers {
 		c := &w.work

@@ -73,7 +73,7 @@ type list struct {
 	tables   []tableOp
 	slots    []slotOp
 	moves    []moveOp
-	calls    []func(*worker) // of measurements
+	calls    []func(*worker) // of measurements and loops
 	programs []*list
 	bytes    []byte  // sources of writes
 	ints     []int32 // page numbers
@@ -87,6 +87,8 @@ type list struct {
 }
 
 func (l *list) reset() {
+	clear(l.calls)
+	l.calls = l.calls[:0]
 	clear(l.moves) // the destinations of reads belong to callers
 	l.refs, l.rows, l.matmuls, l.attends = l.refs[:0], l.rows[:0], l.matmuls[:0], l.attends[:0]
 	l.deltas, l.stats, l.tables, l.slots = l.deltas[:0], l.stats[:0], l.tables[:0], l.slots[:0]

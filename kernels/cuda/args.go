@@ -99,6 +99,10 @@ type attendArgs struct {
 	rotary, ropeRows, first     int32
 	vdim, _                     int32
 	chosen                      view
+	parts, plan                 driver.Ptr
+	partSlots, partFloats       int32
+	stages, queries             int32
+	tileRows, tileDim           int32
 }
 
 type selectArgs struct {
@@ -126,13 +130,14 @@ type deltaArgs struct {
 	length                                  driver.Ptr
 	eps, qScale                             float32
 	kHeads, vHeads, kDim, vDim, tapsN, gate int32
-	ring, convRing, slots, _                int32
+	ring, convRing, slots, uShared          int32
 }
 
 type statsArgs struct {
 	env
-	dst, x               view
-	cols, vocab, hash, _ int32
+	dst, x                      view
+	parts                       driver.Ptr
+	cols, vocab, hash, segments int32
 }
 
 type chainArgs struct {
@@ -203,6 +208,20 @@ type slotArgs struct {
 	layers                      driver.Ptr
 	halfState                   uint64
 	convRing, to, restore, slot int32
+}
+
+type postArgs struct {
+	env
+	mem, posted    driver.Ptr
+	views          [postViews]view
+	cols           [postViews]int32
+	entries, words int32
+}
+
+type haltArgs struct {
+	env
+	slots, left, kept, next, drafts, stops view
+	width, each, n, _                      int32
 }
 
 type lengthArgs struct {
@@ -335,6 +354,8 @@ var layouts = append([]layout{
 	{"set_pages", unsafe.Sizeof(pagesArgs{})},
 	{"slot_copy", unsafe.Sizeof(slotArgs{})},
 	{"set_length", unsafe.Sizeof(lengthArgs{})},
+	{"post", unsafe.Sizeof(postArgs{})},
+	{"halt", unsafe.Sizeof(haltArgs{})},
 	{"route", unsafe.Sizeof(routeArgs{})},
 	{"activate", unsafe.Sizeof(activateArgs{})},
 	{"collapse", unsafe.Sizeof(collapseArgs{})},

@@ -55,9 +55,24 @@ func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch,
 			}
 			a.rope, a.rotary, a.ropeRows = w.ptr, int32(s.Rotary), int32(w.rows)
 		}
+		t, tiled := q.tilesOf(s, b, d)
+		heads := s.KVHeads
+		if tiled {
+			heads += s.QHeads
+			a.queries, a.stages = 1, int32(t.stages)
+			a.parts, a.plan = c.parts.ptr, q.scratch.ptr
+			a.tileRows, a.tileDim = int32(t.rows), int32(t.dim)
+			a.partFloats = int32(t.rows * (t.dim + 2))
+			a.partSlots = int32(c.parts.bytes / 4 / int64(a.partFloats))
+		}
 		*args[attendArgs](q) = a
-		q.launch(kAttendAppend, b.Rows, s.KVHeads, 0)
-		q.launch(kAttend, b.Rows, s.QHeads, 0)
+		q.launch(kAttendAppend, b.Rows, ceil(heads, threads/32), 0)
+		if tiled {
+			q.launch(t.kernel, t.blocks*q.be.dev.Multiprocessors, 1, t.shared)
+			q.launch(kAttendFold, b.Rows, s.QHeads, 0)
+		} else {
+			q.launch(kAttend, b.Rows, s.QHeads, 0)
+		}
 	})
 }
 

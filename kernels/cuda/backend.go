@@ -89,7 +89,7 @@ func (be *Backend) open(o Options) error {
 }
 
 // staticShared bounds the shared memory that the delta kernel declares.
-const staticShared = 8 << 10
+const staticShared = 32 << 10
 
 // sharedLimit is the dynamic shared memory that the delta kernel may use.
 func (be *Backend) sharedLimit() int { return be.dev.SharedPerBlock - staticShared }
@@ -104,6 +104,8 @@ func (be *Backend) allowance(k kernelID) int {
 		return sortShared(maxExperts)
 	case k >= kHopper && k <= kHopperLast:
 		return be.dev.SharedPerBlock
+	case k >= kAttendTiles && k <= kAttendTilesLast:
+		return be.dev.SharedPerBlock - sharedReserved
 	}
 	return 0
 }
@@ -244,12 +246,18 @@ func (be *Backend) Queue() kernels.Queue { return be.q }
 // Work waits for the queue and returns the counters. Rows and keys of Attend and
 // Delta are counted by the kernels themselves.
 func (be *Backend) Work() kernels.Counters {
-	if be.closed || be.q.recording != nil {
+	switch {
+	case be.closed || be.q.recording != nil:
 		return be.q.work
+	case !be.q.counted:
+		_ = be.q.Err()
 	}
-	_ = be.q.Err()
 	return be.q.counters()
 }
+
+// Waits returns how often the host has waited for the device: for a ticket, for the
+// whole queue, for counters, or for room in pinned memory.
+func (be *Backend) Waits() int { return be.q.waits + be.q.up.waits + be.q.down.waits }
 
 // Memory returns the bytes held by purpose.
 func (be *Backend) Memory() kernels.Memory { return be.mem.held }

@@ -32,6 +32,7 @@ type caches struct {
 	rings     block // [Slots, sizes.rings] bytes, of Pooled layers
 	ringSnaps block // [Snapshots, sizes.rings]
 	pooled    block // a pooledLayer for each
+	parts     block // what splits of attention leave, FP32
 
 	layers []layerPlace
 	sizes  cacheSizes
@@ -58,6 +59,7 @@ type cacheSizes struct {
 	ring, convRing             int
 	heads                      int   // most value heads of a Delta layer
 	rings                      int64 // bytes of a slot's rings
+	parts                      int64 // bytes
 	deltas                     []deltaLayer
 	pooled                     []pooledLayer
 	moves                      []commitLayer
@@ -142,6 +144,7 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 			values := kernels.PageTokens * int64(l.KVHeads) * int64(l.Values()) * 2
 			index := kernels.PageTokens * int64(l.IndexDim) * 2
 			z.page += keys + values + index
+			z.parts = max(z.parts, partBytes(spec, l))
 			p.keys, p.values = take(&kv, keys*int64(spec.Pages)), take(&kv, values*int64(spec.Pages))
 			p.index = take(&kv, index*int64(spec.Pages))
 			move.keys, move.values, move.index = uint64(p.keys)/2, uint64(p.values)/2, uint64(p.index)/2
@@ -175,6 +178,17 @@ func plan(spec kernels.CacheSpec) ([]layerPlace, cacheSizes) {
 		z.moves = append(z.moves, move)
 	}
 	return places, z
+}
+
+// mostParts bounds the memory of what splits of attention leave.
+const mostParts = 256 << 20
+
+// partBytes is the room for the parts of a layer's splits, of 16 rows each.
+func partBytes(spec kernels.CacheSpec, l kernels.LayerSpec) int64 {
+	const shortest = 128 // keys of a split near the start, until the 20th
+	splits := int64(spec.Pages)*kernels.PageTokens/512 + 20*int64(spec.Slots)
+	splits = min(splits, int64(spec.Pages)*kernels.PageTokens/shortest+int64(spec.Slots))
+	return min(mostParts, splits*int64(l.KVHeads)*16*int64(max(64, l.HeadDim)+2)*4)
 }
 
 // Caches allocates the caches of an engine, or nothing: a refusal for lack of
@@ -224,6 +238,7 @@ func (c *caches) allocate() error {
 		{&c.conv, kernels.State, 2 * slots * z.conv, 0},
 		{&c.snaps, kernels.State, 4 * snaps * z.state, 0},
 		{&c.tails, kernels.State, 2 * snaps * z.tail, 0},
+		{&c.parts, kernels.Activations, z.parts, 0},
 	} {
 		if *b.dst, err = c.be.zeroed(b.purpose, b.bytes, b.fill); err != nil {
 			return err
@@ -250,7 +265,7 @@ func upload[T any](q *queue, b block, table []T) error {
 }
 
 func (c *caches) blocks() []block {
-	return []block{c.pages, c.saved, c.deltas, c.moves, c.kv, c.state, c.records, c.conv, c.snaps, c.tails, c.rings, c.ringSnaps, c.pooled}
+	return []block{c.pages, c.saved, c.deltas, c.moves, c.kv, c.state, c.records, c.conv, c.snaps, c.tails, c.rings, c.ringSnaps, c.pooled, c.parts}
 }
 
 // ID returns the number that layer handles carry.

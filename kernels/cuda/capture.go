@@ -14,6 +14,7 @@ type program struct {
 	key   kernels.GraphKey
 	graph *driver.Graph
 	work  kernels.Counters // of one run
+	posts []posting        // in order
 	bufs  map[uint32]bool  // that it touches
 	dead  bool             // one of them was freed
 	err   error            // while it is captured: the first that went wrong
@@ -80,6 +81,9 @@ func (q *queue) Run(p kernels.Program) {
 			q.fail("a buffer of the captured program %s was freed", prog.key.Name)
 		default:
 			q.failWith(prog.graph.Launch())
+			for _, p := range prog.posts {
+				p.ring.work = append(p.ring.work, sum(q.work, p.work))
+			}
 			q.work = sum(q.work, prog.work)
 		}
 	})

@@ -51,7 +51,12 @@ func (q *queue) Delta(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch, 
 			tapsN: int32(s.Conv), gate: int32(s.Gate),
 			ring: int32(c.sizes.ring), convRing: int32(c.sizes.convRing), slots: int32(c.spec.Slots),
 		}
-		q.launch(kDelta, s.VHeads, b.Spans, c.sizes.ring*s.KDim*4)
+		shared := c.sizes.ring * s.KDim * 4
+		if both := shared + c.sizes.ring*s.VDim*4; both <= q.be.sharedLimit() {
+			shared = both
+			args[deltaArgs](q).uShared = 1
+		}
+		q.launch(kDelta, s.VHeads, b.Spans, shared)
 		q.launch(kDeltaKeep, b.Rows, 1, 0)
 		q.launch(kDeltaInputs, b.Rows, 1, 0)
 	})

@@ -16,10 +16,10 @@ var sources embed.FS
 
 // sourceFiles are the files of src that are compiled, each behind common.cuh and
 // its header.
-var sourceFiles = []string{"rows", "matmul", "matmul_hopper", "attend", "delta", "stats", "tables", "commit", "experts", "select", "streams", "grams", "blocks", "hyper", "pooled", "bench"}
+var sourceFiles = []string{"rows", "matmul", "matmul_hopper", "attend", "attend_tiles", "delta", "stats", "tables", "loop", "commit", "experts", "select", "streams", "grams", "blocks", "hyper", "pooled", "bench"}
 
 // headers are the further headers of sources.
-var headers = map[string]string{"matmul": "matmul.cuh", "matmul_hopper": "matmul.cuh", "experts": "matmul.cuh"}
+var headers = map[string]string{"matmul": "matmul.cuh", "matmul_hopper": "matmul.cuh", "experts": "matmul.cuh", "attend": "attend.cuh", "attend_tiles": "attend.cuh"}
 
 // only says which sources are for one architecture alone.
 var only = map[string]int{"matmul_hopper": hopper}
@@ -58,9 +58,16 @@ const (
 const (
 	kAttendAppend kernelID = kHopperLast + 1 + iota
 	kAttend
-	kDelta
+	kAttendFold
+	kAttendTiles     // of seven, see tilesOf
+	kAttendTilesLast = kAttendTiles + 6
+)
+
+const (
+	kDelta kernelID = kAttendTilesLast + 1 + iota
 	kDeltaKeep
 	kDeltaInputs
+	kStatsParts
 	kStats
 	kChain
 	kShift
@@ -71,6 +78,8 @@ const (
 	kSetPages
 	kSlotCopy
 	kSetLength
+	kPost
+	kHalt
 	kRoute
 	kSort
 	kSum
@@ -105,66 +114,77 @@ var kernelTable = [numKernels]struct {
 	file, name string
 	args       uintptr
 }{
-	kEmbed:        {"rows", "embed", unsafe.Sizeof(embedArgs{})},
-	kMove:         {"rows", "move_rows", unsafe.Sizeof(moveArgs{})},
-	kNorm:         {"rows", "norm_rows", unsafe.Sizeof(normArgs{})},
-	kMatMul:       {"matmul", "matmul_8_narrow", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 1:   {"matmul", "matmul_8_narrow_paired", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 2:   {"matmul", "matmul_8_wide", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 3:   {"matmul", "matmul_8_wide_paired", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 4:   {"matmul", "matmul_32_narrow", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 5:   {"matmul", "matmul_32_narrow_paired", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 6:   {"matmul", "matmul_32_wide", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 7:   {"matmul", "matmul_32_wide_paired", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 8:   {"matmul", "matmul4_8_narrow", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 9:   {"matmul", "matmul4_8_narrow_paired", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 10:  {"matmul", "matmul4_8_wide", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 11:  {"matmul", "matmul4_8_wide_paired", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 12:  {"matmul", "matmul4_32_narrow", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 13:  {"matmul", "matmul4_32_narrow_paired", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 14:  {"matmul", "matmul4_32_wide", unsafe.Sizeof(matMulArgs{})},
-	kMatMul + 15:  {"matmul", "matmul4_32_wide_paired", unsafe.Sizeof(matMulArgs{})},
-	kAttendAppend: {"attend", "attend_append", unsafe.Sizeof(attendArgs{})},
-	kAttend:       {"attend", "attend", unsafe.Sizeof(attendArgs{})},
-	kDelta:        {"delta", "delta", unsafe.Sizeof(deltaArgs{})},
-	kDeltaKeep:    {"delta", "delta_keep", unsafe.Sizeof(deltaArgs{})},
-	kDeltaInputs:  {"delta", "delta_inputs", unsafe.Sizeof(deltaArgs{})},
-	kStats:        {"stats", "stats", unsafe.Sizeof(statsArgs{})},
-	kChain:        {"tables", "chain", unsafe.Sizeof(chainArgs{})},
-	kShift:        {"tables", "shift", unsafe.Sizeof(shiftArgs{})},
-	kAccept:       {"tables", "accept", unsafe.Sizeof(acceptArgs{})},
-	kCommitFold:   {"commit", "commit_fold", unsafe.Sizeof(commitArgs{})},
-	kCommitRows:   {"commit", "commit_rows", unsafe.Sizeof(commitArgs{})},
-	kCommit:       {"commit", "commit", unsafe.Sizeof(commitArgs{})},
-	kSetPages:     {"tables", "set_pages", unsafe.Sizeof(pagesArgs{})},
-	kSlotCopy:     {"tables", "slot_copy", unsafe.Sizeof(slotArgs{})},
-	kSetLength:    {"tables", "set_length", unsafe.Sizeof(lengthArgs{})},
-	kRoute:        {"experts", "route", unsafe.Sizeof(routeArgs{})},
-	kSort:         {"experts", "sort_pairs", unsafe.Sizeof(sortArgs{})},
-	kSum:          {"experts", "sum_pairs", unsafe.Sizeof(sumArgs{})},
-	kSelectAppend: {"select", "select_append", unsafe.Sizeof(selectArgs{})},
-	kSelect:       {"select", "select_keys", unsafe.Sizeof(selectArgs{})},
-	kActivate:     {"streams", "activate_rows", unsafe.Sizeof(activateArgs{})},
-	kCollapse:     {"streams", "collapse", unsafe.Sizeof(collapseArgs{})},
-	kSpread:       {"streams", "spread", unsafe.Sizeof(spreadArgs{})},
-	kGate:         {"streams", "gate", unsafe.Sizeof(gateArgs{})},
-	kLookup:       {"streams", "lookup", unsafe.Sizeof(lookupArgs{})},
-	kGrams:        {"grams", "grams", unsafe.Sizeof(gramsArgs{})},
-	kBlend:        {"grams", "blend", unsafe.Sizeof(blendArgs{})},
-	kBlocksAppend: {"blocks", "blocks_append", unsafe.Sizeof(blocksArgs{})},
-	kSelectBlocks: {"blocks", "select_blocks", unsafe.Sizeof(blocksArgs{})},
-	kHyper:        {"hyper", "hyper", unsafe.Sizeof(hyperArgs{})},
-	kGateUp:       {"hyper", "gate_up", unsafe.Sizeof(gateUpArgs{})},
-	kRotate:       {"hyper", "rotate", unsafe.Sizeof(rotateArgs{})},
-	kPool:         {"pooled", "pool", unsafe.Sizeof(poolArgs{})},
-	kPoolKeep:     {"pooled", "pool_keep", unsafe.Sizeof(poolArgs{})},
-	kKeep:         {"pooled", "keep", unsafe.Sizeof(keepArgs{})},
-	kChoose:       {"pooled", "choose", unsafe.Sizeof(chooseArgs{})},
-	kAttendPooled: {"pooled", "attend_pooled", unsafe.Sizeof(pooledArgs{})},
-	kPooledKeep:   {"pooled", "pooled_keep", unsafe.Sizeof(pooledArgs{})},
-	kPooledCommit: {"pooled", "pooled_commit", unsafe.Sizeof(pooledCommitArgs{})},
-	kRingCopy:     {"pooled", "ring_copy", unsafe.Sizeof(ringCopyArgs{})},
-	kBenchRead:    {"bench", "bench_read", unsafe.Sizeof(readArgs{})},
+	kEmbed:           {"rows", "embed", unsafe.Sizeof(embedArgs{})},
+	kMove:            {"rows", "move_rows", unsafe.Sizeof(moveArgs{})},
+	kNorm:            {"rows", "norm_rows", unsafe.Sizeof(normArgs{})},
+	kMatMul:          {"matmul", "matmul_8_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 1:      {"matmul", "matmul_8_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 2:      {"matmul", "matmul_8_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 3:      {"matmul", "matmul_8_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 4:      {"matmul", "matmul_32_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 5:      {"matmul", "matmul_32_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 6:      {"matmul", "matmul_32_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 7:      {"matmul", "matmul_32_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 8:      {"matmul", "matmul4_8_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 9:      {"matmul", "matmul4_8_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 10:     {"matmul", "matmul4_8_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 11:     {"matmul", "matmul4_8_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 12:     {"matmul", "matmul4_32_narrow", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 13:     {"matmul", "matmul4_32_narrow_paired", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 14:     {"matmul", "matmul4_32_wide", unsafe.Sizeof(matMulArgs{})},
+	kMatMul + 15:     {"matmul", "matmul4_32_wide_paired", unsafe.Sizeof(matMulArgs{})},
+	kAttendAppend:    {"attend", "attend_append", unsafe.Sizeof(attendArgs{})},
+	kAttend:          {"attend", "attend", unsafe.Sizeof(attendArgs{})},
+	kDelta:           {"delta", "delta", unsafe.Sizeof(deltaArgs{})},
+	kDeltaKeep:       {"delta", "delta_keep", unsafe.Sizeof(deltaArgs{})},
+	kDeltaInputs:     {"delta", "delta_inputs", unsafe.Sizeof(deltaArgs{})},
+	kStats:           {"stats", "stats", unsafe.Sizeof(statsArgs{})},
+	kChain:           {"tables", "chain", unsafe.Sizeof(chainArgs{})},
+	kShift:           {"tables", "shift", unsafe.Sizeof(shiftArgs{})},
+	kAccept:          {"tables", "accept", unsafe.Sizeof(acceptArgs{})},
+	kCommitFold:      {"commit", "commit_fold", unsafe.Sizeof(commitArgs{})},
+	kCommitRows:      {"commit", "commit_rows", unsafe.Sizeof(commitArgs{})},
+	kCommit:          {"commit", "commit", unsafe.Sizeof(commitArgs{})},
+	kSetPages:        {"tables", "set_pages", unsafe.Sizeof(pagesArgs{})},
+	kSlotCopy:        {"tables", "slot_copy", unsafe.Sizeof(slotArgs{})},
+	kSetLength:       {"tables", "set_length", unsafe.Sizeof(lengthArgs{})},
+	kRoute:           {"experts", "route", unsafe.Sizeof(routeArgs{})},
+	kSort:            {"experts", "sort_pairs", unsafe.Sizeof(sortArgs{})},
+	kSum:             {"experts", "sum_pairs", unsafe.Sizeof(sumArgs{})},
+	kSelectAppend:    {"select", "select_append", unsafe.Sizeof(selectArgs{})},
+	kSelect:          {"select", "select_keys", unsafe.Sizeof(selectArgs{})},
+	kActivate:        {"streams", "activate_rows", unsafe.Sizeof(activateArgs{})},
+	kCollapse:        {"streams", "collapse", unsafe.Sizeof(collapseArgs{})},
+	kSpread:          {"streams", "spread", unsafe.Sizeof(spreadArgs{})},
+	kGate:            {"streams", "gate", unsafe.Sizeof(gateArgs{})},
+	kLookup:          {"streams", "lookup", unsafe.Sizeof(lookupArgs{})},
+	kGrams:           {"grams", "grams", unsafe.Sizeof(gramsArgs{})},
+	kBlend:           {"grams", "blend", unsafe.Sizeof(blendArgs{})},
+	kBlocksAppend:    {"blocks", "blocks_append", unsafe.Sizeof(blocksArgs{})},
+	kSelectBlocks:    {"blocks", "select_blocks", unsafe.Sizeof(blocksArgs{})},
+	kHyper:           {"hyper", "hyper", unsafe.Sizeof(hyperArgs{})},
+	kGateUp:          {"hyper", "gate_up", unsafe.Sizeof(gateUpArgs{})},
+	kRotate:          {"hyper", "rotate", unsafe.Sizeof(rotateArgs{})},
+	kPool:            {"pooled", "pool", unsafe.Sizeof(poolArgs{})},
+	kPoolKeep:        {"pooled", "pool_keep", unsafe.Sizeof(poolArgs{})},
+	kKeep:            {"pooled", "keep", unsafe.Sizeof(keepArgs{})},
+	kChoose:          {"pooled", "choose", unsafe.Sizeof(chooseArgs{})},
+	kAttendPooled:    {"pooled", "attend_pooled", unsafe.Sizeof(pooledArgs{})},
+	kPooledKeep:      {"pooled", "pooled_keep", unsafe.Sizeof(pooledArgs{})},
+	kPooledCommit:    {"pooled", "pooled_commit", unsafe.Sizeof(pooledCommitArgs{})},
+	kRingCopy:        {"pooled", "ring_copy", unsafe.Sizeof(ringCopyArgs{})},
+	kBenchRead:       {"bench", "bench_read", unsafe.Sizeof(readArgs{})},
+	kAttendTiles:     {"attend_tiles", "attend_64_16", unsafe.Sizeof(attendArgs{})},
+	kAttendTiles + 1: {"attend_tiles", "attend_64_64", unsafe.Sizeof(attendArgs{})},
+	kAttendTiles + 2: {"attend_tiles", "attend_128_16", unsafe.Sizeof(attendArgs{})},
+	kAttendTiles + 3: {"attend_tiles", "attend_128_32", unsafe.Sizeof(attendArgs{})},
+	kAttendTiles + 4: {"attend_tiles", "attend_128_64", unsafe.Sizeof(attendArgs{})},
+	kAttendTiles + 5: {"attend_tiles", "attend_256_16", unsafe.Sizeof(attendArgs{})},
+	kAttendTiles + 6: {"attend_tiles", "attend_256_32", unsafe.Sizeof(attendArgs{})},
+	kAttendFold:      {"attend_tiles", "attend_fold", unsafe.Sizeof(attendArgs{})},
+	kStatsParts:      {"stats", "stats_parts", unsafe.Sizeof(statsArgs{})},
+	kPost:            {"loop", "post", unsafe.Sizeof(postArgs{})},
+	kHalt:            {"loop", "halt", unsafe.Sizeof(haltArgs{})},
 }
 
 func init() {
@@ -205,24 +225,24 @@ func compileOptions(arch int) []string {
 	return o
 }
 
-// source returns the text of a source file behind the common part.
+// source returns the text of a source file behind the common part and its header.
 func source(file string) (string, error) {
-	common, err := sources.ReadFile("src/common.cuh")
+	text, err := sources.ReadFile("src/common.cuh")
 	if err != nil {
 		return "", err
 	}
 	if h := headers[file]; h != "" {
-		text, err := sources.ReadFile("src/" + h)
+		part, err := sources.ReadFile("src/" + h)
 		if err != nil {
 			return "", err
 		}
-		common = append(common, text...)
+		text = append(text, part...)
 	}
 	own, err := sources.ReadFile("src/" + file + ".cu")
 	if err != nil {
 		return "", err
 	}
-	return string(common) + "#line 1 \"" + file + ".cu\"\n" + string(own), nil
+	return string(text) + "#line 1 \"" + file + ".cu\"\n" + string(own), nil
 }
 
 // cubins returns the machine code of all sources for an architecture, from the

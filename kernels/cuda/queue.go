@@ -22,16 +22,22 @@ type queue struct {
 	sorted sortKey                                  // how pairs of rows and experts lie in the room
 	plain  bool                                     // tests: the form of every generation alone
 	tune   func(hopperShape, hopperPlan) hopperPlan // tests: another cut
-	up     stage
-	down   readback
+	// scratch is what kernels of one operation leave for each other.
+	scratch block
+	up      stage
+	down    readback
 
 	op  opID
 	bad error // of the operation being recorded
 	err error // sticky
 
 	work      kernels.Counters // counted at launch
+	last      kernels.Counters // as Work returned them last
+	counted   bool             // nothing was recorded since
+	waits     int              // by the host for the device
 	recording *program         // while a program is captured
 	programs  map[uint32]*program
+	profile   *profile // while operations are timed
 }
 
 var _ kernels.Queue = (*queue)(nil)
@@ -77,6 +83,8 @@ const (
 	opSetPages
 	opSave
 	opRestore
+	opPost
+	opHalt
 	opWrite
 	opRead
 	opRun
@@ -86,7 +94,7 @@ var opNames = [...]string{
 	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "select",
 	"select blocks", "lookup", "grams", "activate", "collapse", "spread", "gate", "blend",
 	"hyper", "gate up", "rotate", "pool", "keep", "choose", "attend pooled", "attend", "delta", "stats", "chain", "shift",
-	"accept", "commit", "reset", "set pages", "save", "restore", "write", "read", "run",
+	"accept", "commit", "reset", "set pages", "save", "restore", "post", "halt", "write", "read", "run",
 }
 
 // String names the operation.
@@ -97,6 +105,7 @@ const (
 	uploadBytes   = 16 << 20
 	readbackBytes = 8 << 20
 	notesBytes    = 4096
+	scratchBytes  = 16 << 20
 )
 
 func newQueue(be *Backend) (*queue, error) {
@@ -110,6 +119,9 @@ func newQueue(be *Backend) (*queue, error) {
 	}
 	clear(q.notes.Bytes)
 	if q.device, err = be.mem.take(kernels.Tables, deviceCounters*8); err != nil {
+		return q, err
+	}
+	if q.scratch, err = be.mem.take(kernels.Activations, scratchBytes); err != nil {
 		return q, err
 	}
 	if err := q.stream.Fill(q.device.ptr, 0, q.device.bytes); err != nil {
@@ -131,7 +143,7 @@ func (q *queue) do(op opID, body func()) {
 	if q.err != nil || q.recording != nil && q.recording.err != nil {
 		return
 	}
-	q.op, q.bad = op, nil
+	q.op, q.bad, q.counted = op, nil, false
 	if op != opMix {
 		q.sorted = sortKey{}
 	}
@@ -140,8 +152,15 @@ func (q *queue) do(op opID, body func()) {
 		return
 	}
 	q.failWith(q.be.enter())
+	if p := q.profile; p != nil {
+		p.mark(q)
+	}
 	if q.bad == nil {
 		body()
+	}
+	if p := q.profile; p != nil {
+		p.mark(q)
+		p.ops = append(p.ops, op)
 	}
 	q.be.leave()
 	if q.bad != nil {
@@ -220,6 +239,7 @@ func (q *queue) head() env {
 
 // drain waits for the stream, delivers reads and looks at the fault record.
 func (q *queue) drain() error {
+	q.waits++
 	if err := q.stream.Synchronize(); err != nil {
 		return err
 	}

@@ -17,6 +17,8 @@ type stage struct {
 	at   int64 // first free byte of it
 	done [2]driver.Event
 	used [2]bool // done has been recorded
+	// waits counts how often a half was waited for.
+	waits int
 }
 
 func (g *stage) open(ctx *driver.Context, n int64) error {
@@ -47,6 +49,7 @@ func (g *stage) reserve(s *driver.Stream, n int64, turned func(half int64)) (int
 		g.cur ^= 1
 		g.at = 0
 		if g.used[g.cur] {
+			g.waits++
 			if err := s.Wait(g.done[g.cur]); err != nil {
 				return 0, err
 			}

@@ -7,6 +7,9 @@ import "exacta.dev/exacta/kernels"
 // maxLogits is the widest row that the hash can fold: 512 segments.
 const maxLogits = 512 * kernels.HashSegment
 
+// statsPart is the size of Part: what is found in a segment of a row.
+const statsPart = 32
+
 // Stats reduces each row of logits. A NaN is below every number, and of equal
 // logits the lowest id comes first.
 func (q *queue) Stats(dst, logits kernels.Buf, vocab int, hash bool) {
@@ -20,11 +23,22 @@ func (q *queue) Stats(dst, logits kernels.Buf, vocab int, hash bool) {
 		case x.cols > maxLogits:
 			q.fail("logits have %d columns; at most %d can be hashed", x.cols, maxLogits)
 		}
-		*args[statsArgs](q) = statsArgs{
-			env: q.head(), dst: d.view(), x: x.view(),
-			cols: int32(x.cols), vocab: int32(vocab), hash: flag(hash),
+		if q.bad != nil {
+			return
 		}
-		q.launch(kStats, d.rows, 1, 0)
+		segments := ceil(x.cols, kernels.HashSegment)
+		most := int(q.scratch.bytes) / (segments * statsPart)
+		for at := 0; at < d.rows && q.bad == nil; at += most {
+			n := min(most, d.rows-at)
+			a := statsArgs{
+				env: q.head(), dst: d.view(), x: x.view(), parts: q.scratch.ptr,
+				cols: int32(x.cols), vocab: int32(vocab), hash: flag(hash), segments: int32(segments),
+			}
+			a.dst.p, a.x.p = d.row(int64(at)), x.row(int64(at))
+			*args[statsArgs](q) = a
+			q.launch(kStatsParts, segments, n, 0)
+			q.launch(kStats, n, 1, 0)
+		}
 		q.counts().LogitRows += uint64(d.rows)
 	})
 }

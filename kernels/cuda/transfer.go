@@ -109,6 +109,7 @@ func (q *queue) WaitFor(seq uint64) error {
 	err := q.be.enter()
 	defer q.be.leave()
 	if err == nil {
+		q.waits++
 		err = q.stream.Wait(q.down.passed[seq%ticketEvents])
 	}
 	if err == nil {

@@ -169,6 +169,7 @@ func (be *Backend) Queue() kernels.Queue { return be.q }
 
 // Work runs everything recorded and returns the wrapped backend's counters.
 func (be *Backend) Work() kernels.Counters {
+	be.q.waits++
 	be.q.execute(be.q.recorded())
 	var c kernels.Counters
 	be.q.keep(be.open(func() error { c = be.inner.Work(); return nil }))

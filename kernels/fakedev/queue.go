@@ -30,6 +30,7 @@ type queue struct {
 	ran      uint64
 	err      error // sticky
 	arrivals []arrival
+	waits    int // by the host
 	programs map[uint32]program
 }
 
@@ -123,6 +124,7 @@ func (q *queue) WaitFor(seq uint64) error {
 	if seq > q.recorded() {
 		return fmt.Errorf("wait: operation %d of a queue with %d", seq, q.recorded())
 	}
+	q.waits++
 	q.execute(seq)
 	q.deliver(seq)
 	return q.err

@@ -72,9 +72,16 @@ func (m *Module) Function(name string) (Function, error) {
 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 const attrMaxDynamicShared = 8
 
-// AllowShared raises the dynamic shared memory that launches of f may ask for.
+// CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
+const attrSharedCarveout = 9
+
+// AllowShared raises the dynamic shared memory that launches of f may ask for, and
+// prefers it to cache.
 func (m *Module) AllowShared(f Function, bytes int) error {
 	r := m.d.cuFuncSetAttribute(f.handle, attrMaxDynamicShared, int32(bytes))
+	if r == success {
+		r = m.d.cuFuncSetAttribute(f.handle, attrSharedCarveout, 100)
+	}
 	return m.d.check(r, "cuFuncSetAttribute", fmt.Sprintf("%s, %d bytes of shared memory", f.Name, bytes))
 }
 

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -19,8 +20,12 @@ type streamAPI struct {
 	cuEventCreate func(*uintptr, uint32) Result
 	// CUresult cuEventDestroy_v2(CUevent hEvent)
 	cuEventDestroy func(uintptr) Result
+	// CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+	cuEventElapsedTime func(*float32, uintptr, uintptr) Result
 	// CUresult cuStreamSynchronize(CUstream hStream)
 	streamSynchronize uintptr
+	// CUresult cuStreamQuery(CUstream hStream)
+	streamQuery uintptr
 	// CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 	eventRecord uintptr
 	// CUresult cuEventSynchronize(CUevent hEvent)
@@ -32,7 +37,9 @@ func (a *streamAPI) bindStream(l *library) {
 	l.bind(&a.cuStreamDestroy, "cuStreamDestroy_v2")
 	l.bind(&a.cuEventCreate, "cuEventCreate")
 	l.bind(&a.cuEventDestroy, "cuEventDestroy_v2")
+	l.bind(&a.cuEventElapsedTime, "cuEventElapsedTime")
 	a.streamSynchronize = l.addr("cuStreamSynchronize")
+	a.streamQuery = l.addr("cuStreamQuery")
 	a.eventRecord = l.addr("cuEventRecord")
 	a.eventSynchronize = l.addr("cuEventSynchronize")
 }
@@ -77,6 +84,23 @@ func (s *Stream) Synchronize() error {
 	return s.d.check(Result(r), "cuStreamSynchronize", "")
 }
 
+// CUDA_ERROR_NOT_READY
+const notReady = 600
+
+// Done reports, without waiting, whether all work of the stream has finished.
+func (s *Stream) Done() (bool, error) {
+	a := s.args[:1]
+	a[0] = s.handle
+	r, _, _ := purego.SyscallN(s.d.streamQuery, a...)
+	switch r {
+	case 0:
+		return true, nil
+	case notReady:
+		return false, nil
+	}
+	return false, s.d.check(Result(r), "cuStreamQuery", "")
+}
+
 // Close destroys the stream.
 func (s *Stream) Close() error {
 	if err := s.d.check(s.d.cuStreamDestroy(s.handle), "cuStreamDestroy", ""); err != nil {
@@ -96,6 +120,20 @@ func (c *Context) NewEvent() (Event, error) {
 	var e Event
 	err := c.d.check(c.d.cuEventCreate(&e.handle, eventDisableTiming), "cuEventCreate", "")
 	return e, err
+}
+
+// NewTimedEvent creates an event that notes when it passed.
+func (c *Context) NewTimedEvent() (Event, error) {
+	var e Event
+	err := c.d.check(c.d.cuEventCreate(&e.handle, 0), "cuEventCreate", "")
+	return e, err
+}
+
+// Elapsed returns the time between two timed events that have passed.
+func (c *Context) Elapsed(from, to Event) (time.Duration, error) {
+	var ms float32
+	err := c.d.check(c.d.cuEventElapsedTime(&ms, from.handle, to.handle), "cuEventElapsedTime", "")
+	return time.Duration(float64(ms) * 1e6), err
 }
 
 // FreeEvent destroys an event.

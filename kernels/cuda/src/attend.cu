@@ -1,80 +1,28 @@
-// Attention over paged keys and values. Keys are read in splits of SPLIT at
-// absolute positions; softmax is computed afresh in each split and the splits
-// are combined upwards. Row i of a span is kept in the place of position
-// start + i until it is committed; a row reads the committed prefix at its
-// positions and its own path at the places of the path's rows, which in a chain
-// are their positions.
+// Attention for heads of any width, without tensor cores: attend_tiles has the form
+// for the usual ones. Splits have SPLIT keys.
 
-enum { MAX_HEAD = 640, PARTS = MAX_HEAD / THREADS };
-
-struct AttendArgs {
-	Env e;
-	View<u16> dst, proj;
-	Batch b;
-	u16 *keys, *values; // this layer: [pages, PAGE, kv_heads, dim] and [.., vdim]
-	const i32* table;   // [slots, slot_pages]
-	const float *qn, *kn, *rope;
-	float scale, q_eps, k_eps;
-	i32 slots, slot_pages, pages;
-	i32 q_heads, kv_heads, dim, gated, q_centered, k_centered;
-	i32 rotary, rope_rows, first;
-	i32 vdim, pad;
-	Table chosen; // masks of keys, chosen.rows words each; p null: all keys
-};
-LAYOUT(AttendArgs, attend);
-
-// head_row forms one head of a projection row in out, by one warp: norm,
-// rotation, one rounding to BF16.
-INLINE void head_row(const AttendArgs& a, float* out, const u16* x, i32 r, i32 pos, bool query, i32 lane) {
-	const i32 d = a.dim, half = a.rotary / 2;
-	const float* w = query ? a.qn : a.kn;
-	float s = 1.0f;
-	if (w) s = rms_scale(d, query ? a.q_eps : a.k_eps, lane, [=](i32 i) { return bf2f(x[i]); });
-	__syncwarp();
-	for (i32 i = lane; i < d; i += 32) {
-		float v = bf2f(x[i]);
-		out[i] = w ? norm_apply(v, s, w[i], query ? a.q_centered : a.k_centered) : v;
-	}
-	__syncwarp();
-	if (a.rope) {
-		if (pos >= a.rope_rows) {
-			if (lane == 0) fail(a.e, FAULT_ROPE, r, pos, a.rope_rows);
-			pos = a.rope_rows - 1;
-		}
-		const float* cs = a.rope + (u64)pos * a.rotary;
-		for (i32 i = lane; i < half; i += 32) {
-			float c = cs[i], n = cs[half + i], lo = out[i], hi = out[half + i];
-			out[i] = lo * c - hi * n;
-			out[half + i] = hi * c + lo * n;
-		}
-		__syncwarp();
-	}
-	for (i32 i = lane; i < d; i += 32) out[i] = bf2f(f2bf(out[i]));
-	__syncwarp();
-}
-
-INLINE const u16* key_in(const AttendArgs& a, i32 r, i32 kvh) {
-	return a.proj.row(r) + (a.q_heads * (a.gated ? 2 : 1) + kvh) * a.dim;
-}
-INLINE const u16* value_in(const AttendArgs& a, i32 r, i32 kvh) { return key_in(a, r, a.kv_heads) + kvh * a.vdim; }
-
-// cached returns the index of a position's head among those of keys and of values,
-// or -1 if the position has no page.
-INLINE long long cached(const AttendArgs& a, i32 slot, i32 pos, i32 kvh) {
-	i32 i = pos / PAGE;
-	i32 page = i < a.slot_pages ? a.table[(u64)slot * a.slot_pages + i] : -1;
-	if (page < 0 || page >= a.pages) return -1;
-	return ((long long)page * PAGE + pos % PAGE) * a.kv_heads + kvh;
-}
-
-// Appends keys and values at the rows' places: grid (rows, kv heads), one warp's
-// work.
+// Appends keys and values at the rows' places and, where attend_tiles comes next,
+// leaves the queries in dst as they enter products: grid (rows, heads / WARPS), a
+// warp for each head.
 KERNEL(attend_append, AttendArgs) {
-	__shared__ float buf[MAX_HEAD];
-	const i32 r = blockIdx.x, kvh = blockIdx.y, lane = threadIdx.x;
+	__shared__ float bufs[WARPS][MAX_HEAD];
+	const i32 r = blockIdx.x, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, heads = a.queries ? a.q_heads : 0;
+	const i32 h = blockIdx.y * WARPS + warp;
+	float* buf = bufs[warp];
 	Span s;
-	if (lane >= 32 || !span_of(a.e, a.b, a.slots, r, s)) return;
-	long long at = cached(a, s.slot, s.start + s.row, kvh);
+	if (h >= heads + a.kv_heads || !span_of(a.e, a.b, a.slots, r, s)) return;
+	if (h == 0 && lane == 0) {
+		atomicAdd(&a.e.work[WORK_ATTEND_ROWS], 1ull);
+		atomicAdd(&a.e.work[WORK_KV_TOKENS], (u64)max(0, s.pos + 1 - a.first));
+	}
+	if (h < heads) {
+		head_row(a, buf, query_in(a, r, h), r, s.pos, true, lane);
+		u16* q = a.dst.row(r) + h * a.dim;
+		for (i32 i = lane; i < a.dim; i += 32) q[i] = f2bf(buf[i]);
+		return;
+	}
+	const i32 kvh = h - heads;
+	const long long at = cached(a, s.slot, s.start + s.row, kvh);
 	if (at < 0) {
 		if (lane == 0) fail(a.e, FAULT_PAGE, r, s.start + s.row, a.slot_pages);
 		return;
@@ -108,11 +56,7 @@ KERNEL(attend, AttendArgs) {
 	}
 	const auto seen = [&](i32 j) { return !mask || (mask[j / 32] >> (j % 32) & 1); };
 	const auto place = [&](i32 j) { return tree && j >= s.start ? s.start + path[j - s.start] : j; };
-	if (h == 0 && tid == 0) {
-		atomicAdd(&a.e.work[WORK_ATTEND_ROWS], 1ull);
-		atomicAdd(&a.e.work[WORK_KV_TOKENS], (u64)max(0, pos + 1 - a.first));
-	}
-	const u16* qx = a.proj.row(r) + h * (a.gated ? 2 : 1) * d;
+	const u16* qx = query_in(a, r, h);
 	if (warp == 0) head_row(a, q, qx, r, pos, true, lane);
 	__syncthreads();
 

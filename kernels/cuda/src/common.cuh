@@ -208,6 +208,7 @@ INLINE float block_max(float v, float* red) {
 // rms_scale returns 1/sqrt(mean(x^2) + eps) of n elements to a whole warp.
 template <class Load> INLINE float rms_scale(i32 n, float eps, i32 lane, Load x) {
 	float s = 0;
+#pragma unroll 8
 	for (i32 i = lane; i < n; i += 32) {
 		float v = x(i);
 		s = fmaf(v, v, s);

@@ -10,7 +10,11 @@
 // with j upwards. The last position of a window also writes the next border's
 // state to the other half.
 
-enum { MAX_DIM = 256, MAX_TAPS = 8 };
+// The rows of a span that lie in one window are taken CHUNK at a time: the products with
+// S of all of them in one pass over it, then row after row what depends on the rows
+// before. A row's arithmetic is the same in every chunk.
+
+enum { MAX_DIM = 256, MAX_TAPS = 8, CHUNK = 8, COLS = MAX_DIM / THREADS };
 
 struct DeltaArgs {
 	Env e;
@@ -26,7 +30,7 @@ struct DeltaArgs {
 	const i32* length;         // committed lengths
 	float eps, q_scale;
 	i32 k_heads, v_heads, k_dim, v_dim, taps_n, gate;
-	i32 ring, conv_ring, slots, pad;
+	i32 ring, conv_ring, slots, u_shared; // u_shared: u lies in shared memory too
 };
 LAYOUT(DeltaArgs, delta);
 
@@ -51,30 +55,25 @@ INLINE void sources(const DeltaArgs& a, const Span& s, i32* src) {
 }
 
 // convolve returns one channel of a row after convolution and SiLU.
-INLINE float convolve(const DeltaArgs& a, const Span& s, const i32* src, i32 channels, i32 ch) {
+INLINE float convolve(const DeltaArgs& a, const Span& s, i32 pos, const i32* src, i32 channels, i32 ch) {
 	float acc = 0;
+#pragma unroll 4
 	for (i32 j = 0; j < a.taps_n; j++) {
-		const i32 m = a.taps_n - 1 - j;
-		float x = 0;
-		if (src[m] >= 0) x = bf2f(a.proj.row(src[m])[ch]);
-		else if (src[m] == FROM_RING) x = bf2f(a.conv[s.slot * a.slot_conv + (u64)((s.pos - m) % a.conv_ring) * channels + ch]);
-		acc = fmaf(a.taps[(u64)ch * a.taps_n + j], x, acc);
+		const i32 m = a.taps_n - 1 - j, from = src[m];
+		const u16* ring = a.conv + s.slot * a.slot_conv + (u64)((pos - m + MAX_TAPS * a.conv_ring) % a.conv_ring) * channels;
+		const u16* x = from >= 0 ? a.proj.row(from) : ring;
+		const float v = bf2f(x[ch]);
+		acc = fmaf(a.taps[(u64)ch * a.taps_n + j], from == ZERO ? 0.0f : v, acc);
 	}
 	return silu(acc);
 }
 
-// unit forms one normalised head of q or k, from channel c0 on, in out.
-INLINE void unit(const DeltaArgs& a, const Span& s, const i32* src, i32 channels, i32 c0, float scale, float* out, float* red) {
+// unit normalises one head of q or k, by one warp.
+INLINE void unit(float* x, i32 n, float scale, i32 lane) {
 	float sum = 0;
-	for (i32 i = threadIdx.x; i < a.k_dim; i += THREADS) {
-		float v = convolve(a, s, src, channels, c0 + i);
-		out[i] = v;
-		sum = fmaf(v, v, sum);
-	}
-	sum = block_sum(sum, red);
-	const float inv = 1.0f / sqrtf(sum + 1e-6f);
-	for (i32 i = threadIdx.x; i < a.k_dim; i += THREADS) out[i] = out[i] * inv * scale;
-	__syncthreads();
+	for (i32 i = lane; i < n; i += 32) sum = fmaf(x[i], x[i], sum);
+	const float inv = 1.0f / sqrtf(warp_sum(sum) + 1e-6f);
+	for (i32 i = lane; i < n; i += 32) x[i] = x[i] * inv * scale;
 }
 
 INLINE float dot(const float* x, const float* y, i32 n, i32 lane) {
@@ -106,19 +105,65 @@ INLINE void records(const DeltaArgs& a, const Span& s, bool tree, i32* rec, i32*
 // folded returns element (j, c) of a head's state at the end of a window: rec
 // are the window's records, decay e^(G_63 - G_t), fade e^G_63, S the state
 // before it (null: zero).
-INLINE float folded(const float* S, float fade, const float* decay, const i32* rec, const float* keys, const float* u_rec, i32 kd, i32 vd, i32 j, i32 c) {
+INLINE float folded(const float* S, float fade, const float* decay, const i32* rec, const float* keys, const float* us, i32 kd, i32 vd, i32 j, i32 c) {
 	float w = S ? fade * S[(u64)j * vd + c] : 0.0f;
-	for (i32 t = 0; t < WINDOW; t++) w = fmaf(decay[t] * keys[rec[t] * kd + j], u_rec[(u64)rec[t] * vd + c], w);
+	for (i32 t = 0; t < WINDOW; t++) w = fmaf(decay[t] * keys[rec[t] * kd + j], us[(u64)rec[t] * vd + c], w);
 	return w;
 }
 
-// One block per (value head, span), row after row. Shared memory holds the keys
-// of the ring.
+// fold writes folded for all elements, eight at a time of a column.
+INLINE void fold(float* next, const float* S, float fade, const float* decay, const i32* rec, const float* keys, const float* us, i32 kd, i32 vd) {
+	enum { EACH = 8 };
+	for (i32 c = threadIdx.x; c < vd; c += THREADS) {
+		for (i32 j0 = 0; j0 < kd; j0 += EACH) {
+			const i32 n = min((i32)EACH, kd - j0);
+			float w[EACH];
+#pragma unroll
+			for (i32 i = 0; i < EACH; i++) w[i] = S && i < n ? fade * S[(u64)(j0 + i) * vd + c] : 0.0f;
+			for (i32 t = 0; t < WINDOW; t++) {
+				const float d = decay[t], u = us[(u64)rec[t] * vd + c];
+				const float* k = keys + rec[t] * kd + j0;
+#pragma unroll
+				for (i32 i = 0; i < EACH; i++) w[i] = fmaf(d * k[i < n ? i : 0], u, w[i]);
+			}
+#pragma unroll
+			for (i32 i = 0; i < EACH; i++)
+				if (i < n) next[(u64)(j0 + i) * vd + c] = w[i];
+		}
+	}
+}
+
+// products are those of M rows of k and q with column c of S, of which J elements are
+// loaded together.
+template <int M, int J> INLINE void products(const float* S, const float (*k)[MAX_DIM], const float (*q)[MAX_DIM], i32 kd, i32 vd, i32 c, float* sk, float* sq) {
+	const i32 whole = kd / J * J;
+	for (i32 j0 = 0; j0 < whole; j0 += J) {
+		float w[J];
+#pragma unroll
+		for (i32 i = 0; i < J; i++) w[i] = S[(u64)(j0 + i) * vd + c];
+#pragma unroll
+		for (i32 i = 0; i < J; i++) {
+#pragma unroll
+			for (i32 r = 0; r < M; r++) {
+				sk[r] = fmaf(k[r][j0 + i], w[i], sk[r]);
+				sq[r] = fmaf(q[r][j0 + i], w[i], sq[r]);
+			}
+		}
+	}
+	for (i32 j = whole; j < kd; j++) {
+		const float w = S[(u64)j * vd + c];
+#pragma unroll
+		for (i32 r = 0; r < M; r++) sk[r] = fmaf(k[r][j], w, sk[r]), sq[r] = fmaf(q[r][j], w, sq[r]);
+	}
+}
+
+// One block per (value head, span). Shared memory holds the keys of the ring and,
+// where there is room, its u.
 KERNEL(delta, DeltaArgs) {
-	extern __shared__ float keys[]; // [ring, k_dim]
-	__shared__ float q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], o[MAX_DIM], red[THREADS];
-	__shared__ float g_ring[2 * WINDOW], kk[WINDOW], qk[WINDOW], decay[WINDOW], last_decay[WINDOW];
-	__shared__ i32 rec[WINDOW], last[WINDOW], src[MAX_TAPS];
+	extern __shared__ float keys[]; // [ring, k_dim], [ring, v_dim]
+	__shared__ float q[CHUNK][MAX_DIM], k[CHUNK][MAX_DIM], v[CHUNK][MAX_DIM], o[MAX_DIM], red[THREADS];
+	__shared__ float g_ring[2 * WINDOW], kk[WINDOW], qk[WINDOW], decay[WINDOW], last_decay[WINDOW], betas[CHUNK], rates[CHUNK];
+	__shared__ i32 rec[WINDOW], last[WINDOW], src[CHUNK][MAX_TAPS];
 	const i32 h = blockIdx.x, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
 	const i32 kd = a.k_dim, vd = a.v_dim, kh = h / (a.v_heads / a.k_heads);
 	const i32 k_all = a.k_heads * kd, v_all = a.v_heads * vd, channels = 2 * k_all + v_all;
@@ -132,97 +177,145 @@ KERNEL(delta, DeltaArgs) {
 	float* const state = a.state + s.slot * a.slot_state + (u64)h * kd * vd;
 	float* const u_rec = a.u_rec + s.slot * a.slot_rec + (u64)h * a.ring * vd;
 	float* const g_rec = a.g_rec + s.slot * a.slot_rec + (u64)h * a.ring;
-	for (i32 p = s.start / WINDOW * WINDOW; p < s.start; p++) {
-		const i32 e = p % a.ring;
-		const float* kr = a.k_rec + s.slot * a.slot_rec + ((u64)e * a.k_heads + kh) * kd;
-		for (i32 i = tid; i < kd; i += THREADS) keys[e * kd + i] = kr[i];
-		if (tid == 0) g_ring[e] = g_rec[e];
+	float* const us = a.u_shared ? keys + a.ring * kd : u_rec;
+	const i32 open = s.start / WINDOW * WINDOW, before_n = s.start - open;
+#pragma unroll 4
+	for (i32 i = tid; i < before_n * kd; i += THREADS) {
+		const i32 e = (open + i / kd) % a.ring;
+		keys[e * kd + i % kd] = a.k_rec[s.slot * a.slot_rec + ((u64)e * a.k_heads + kh) * kd + i % kd];
 	}
-	const float rate = -expf(a.a_log[h]), bias = a.dt_bias[h];
-	for (i32 i = 0; i < s.len; i++) {
-		__syncthreads();
-		if (!row_of(a.e, a.b, s, i)) return;
-		const i32 r = s.off + i, base = s.pos / WINDOW * WINDOW, n = s.pos - base, slot = (s.start + i) % a.ring;
-		if (tid == 0) {
-			sources(a, s, src);
-			rec[n] = slot;
+	if (a.u_shared) {
+#pragma unroll 4
+		for (i32 i = tid; i < before_n * vd; i += THREADS) {
+			const u64 at = (u64)((open + i / vd) % a.ring) * vd + i % vd;
+			us[at] = u_rec[at];
 		}
+	}
+	for (i32 p = open + tid; p < s.start; p += THREADS) g_ring[p % a.ring] = g_rec[p % a.ring];
+	const float rate = -expf(a.a_log[h]), bias = a.dt_bias[h];
+	i32 m;
+	for (i32 i = 0; i < s.len; i += m) {
+		m = tree ? 1 : min(min((i32)CHUNK, s.len - i), WINDOW - (s.start + i) % WINDOW);
+		bool right = true;
+		if (tid < m) {
+			Span t = s;
+			right = row_of(a.e, a.b, t, i + tid);
+			if (right) {
+				sources(a, t, src[tid]);
+				const u16* x = a.proj.row(s.off + i + tid) + channels + v_all;
+				betas[tid] = sigmoid(bf2f(x[h]));
+				rates[tid] = rate * softplus(bf2f(x[a.v_heads + h]) + bias);
+			}
+		}
+		if (!__syncthreads_and(right)) return;
+		const i32 pos0 = tree ? a.b.pos.at(s.off + i) : s.start + i;
+#pragma unroll 2
+		for (i32 r = 0; r < m; r++) {
+			for (i32 c = tid; c < kd; c += THREADS) {
+				q[r][c] = convolve(a, s, pos0 + r, src[r], channels, kh * kd + c);
+				k[r][c] = convolve(a, s, pos0 + r, src[r], channels, k_all + kh * kd + c);
+			}
+			for (i32 c = tid; c < vd; c += THREADS) v[r][c] = convolve(a, s, pos0 + r, src[r], channels, 2 * k_all + h * vd + c);
+		}
+		__syncthreads();
+		for (i32 r = warp; r < 2 * m; r += WARPS) unit(r < m ? q[r] : k[r - m], kd, r < m ? a.q_scale : 1.0f, lane);
+		s.row = i, s.pos = pos0;
 		records(a, s, tree, rec, last);
 		__syncthreads();
-		unit(a, s, src, channels, kh * kd, a.q_scale, q, red);
-		unit(a, s, src, channels, k_all + kh * kd, 1.0f, k, red);
-		for (i32 c = tid; c < vd; c += THREADS) v[c] = convolve(a, s, src, channels, 2 * k_all + h * vd + c);
-		const u16* x = a.proj.row(r) + channels + v_all;
-		const float beta = sigmoid(bf2f(x[h])), g = rate * softplus(bf2f(x[a.v_heads + h]) + bias);
-		const float sum = (n > 0 ? g_ring[rec[n - 1]] : 0.0f) + g, fade = expf(sum);
-		for (i32 j = warp; j < n; j += WARPS) {
-			const float* kj = keys + rec[j] * kd;
-			float dk = dot(k, kj, kd, lane), dq = dot(q, kj, kd, lane), w = expf(sum - g_ring[rec[j]]);
-			if (lane == 0) {
-				decay[j] = w;
-				kk[j] = w * dk;
-				qk[j] = w * dq;
-			}
-		}
-		if (warp == 0) {
-			float self = dot(q, k, kd, lane);
-			if (lane == 0) {
-				decay[n] = 1.0f;
-				qk[n] = self;
-			}
-		}
-		__syncthreads();
+		const i32 base = pos0 / WINDOW * WINDOW;
 		// A row of a tree beyond a border has a state of its own, folded along
 		// its path; all others read the border's.
 		const bool own = tree && base > s.start;
 		const float* const half[2] = {state, state + a.half_state};
 		const float* S = base > 0 ? half[base / WINDOW % 2] : nullptr;
-		const float* before = base > WINDOW ? half[(base / WINDOW + 1) % 2] : nullptr;
-		float last_fade = 0;
+		float sk[COLS][CHUNK] = {}, sq[COLS][CHUNK] = {};
 		if (own) {
-			const float end = g_ring[last[WINDOW - 1]];
-			last_fade = expf(end);
+			const float* before = base > WINDOW ? half[(base / WINDOW + 1) % 2] : nullptr;
+			const float end = g_ring[last[WINDOW - 1]], last_fade = expf(end);
 			for (i32 t = tid; t < WINDOW; t += THREADS) last_decay[t] = expf(end - g_ring[last[t]]);
 			__syncthreads();
-		}
-		float squares = 0;
-		for (i32 c = tid; c < vd; c += THREADS) {
-			float sk = 0, sq = 0, uk = 0, uq = 0;
-			if (S) {
-				for (i32 j = 0; j < kd; j++) {
-					float w = own ? folded(before, last_fade, last_decay, last, keys, u_rec, kd, vd, j, c) : S[(u64)j * vd + c];
-					sk = fmaf(k[j], w, sk);
-					sq = fmaf(q[j], w, sq);
+#pragma unroll
+			for (i32 x = 0; x < COLS; x++) {
+				const i32 c = tid + x * THREADS;
+				for (i32 j = 0; j < kd && c < vd; j++) {
+					const float w = folded(before, last_fade, last_decay, last, keys, us, kd, vd, j, c);
+					sk[x][0] = fmaf(k[0][j], w, sk[x][0]);
+					sq[x][0] = fmaf(q[0][j], w, sq[x][0]);
 				}
 			}
-			for (i32 j = 0; j < n; j++) {
-				float u = u_rec[(u64)rec[j] * vd + c];
-				uk = fmaf(kk[j], u, uk);
-				uq = fmaf(qk[j], u, uq);
+		} else if (S) {
+#pragma unroll
+			for (i32 x = 0; x < COLS; x++) {
+				const i32 c = tid + x * THREADS;
+				if (c >= vd) continue;
+				if (m == 1) products<1, 32>(S, k, q, kd, vd, c, sk[x], sq[x]);
+				else if (m <= 4) products<4, 16>(S, k, q, kd, vd, c, sk[x], sq[x]);
+				else products<CHUNK, 8>(S, k, q, kd, vd, c, sk[x], sq[x]);
 			}
-			const float u = beta * (v[c] - fade * sk - uk), y = fmaf(fade, sq, fmaf(qk[n], u, uq));
-			u_rec[(u64)slot * vd + c] = u;
-			o[c] = y;
-			squares = fmaf(y, y, squares);
 		}
-		for (i32 j = tid; j < kd; j += THREADS) keys[slot * kd + j] = k[j];
-		if (tid == 0) {
-			g_ring[slot] = sum;
-			g_rec[slot] = sum;
+#pragma unroll
+		for (i32 r = 0; r < CHUNK; r++) {
+			if (r >= m) break;
+			const i32 row = s.off + i + r, pos = pos0 + r, n = pos - base, slot = (s.start + i + r) % a.ring;
+			const u16* z = a.proj.row(row) + channels + h * vd;
+			float gate[COLS];
+#pragma unroll
+			for (i32 x = 0; x < COLS; x++) gate[x] = tid + x * THREADS < vd ? bf2f(z[tid + x * THREADS]) : 0.0f;
+			if (tid == 0) rec[n] = slot;
+			const float beta = betas[r], sum = (n > 0 ? g_ring[rec[n - 1]] : 0.0f) + rates[r], fade = expf(sum);
+			for (i32 j = warp; j < n; j += WARPS) {
+				const float* kj = keys + rec[j] * kd;
+				const float dk = dot(k[r], kj, kd, lane), dq = dot(q[r], kj, kd, lane), w = expf(sum - g_ring[rec[j]]);
+				if (lane == 0) {
+					decay[j] = w;
+					kk[j] = w * dk;
+					qk[j] = w * dq;
+				}
+			}
+			if (warp == 0) {
+				const float self = dot(q[r], k[r], kd, lane);
+				if (lane == 0) {
+					decay[n] = 1.0f;
+					qk[n] = self;
+				}
+			}
+			__syncthreads();
+			float squares = 0;
+#pragma unroll
+			for (i32 x = 0; x < COLS; x++) {
+				const i32 c = tid + x * THREADS;
+				if (c >= vd) continue;
+				float uk = 0, uq = 0;
+#pragma unroll 8
+				for (i32 j = 0; j < n; j++) {
+					const float u = us[(u64)rec[j] * vd + c];
+					uk = fmaf(kk[j], u, uk);
+					uq = fmaf(qk[j], u, uq);
+				}
+				const float u = beta * (v[r][c] - fade * sk[x][r] - uk), y = fmaf(fade, sq[x][r], fmaf(qk[n], u, uq));
+				u_rec[(u64)slot * vd + c] = u;
+				us[(u64)slot * vd + c] = u;
+				o[c] = y;
+				squares = fmaf(y, y, squares);
+			}
+			for (i32 j = tid; j < kd; j += THREADS) keys[slot * kd + j] = k[r][j];
+			if (tid == 0) {
+				g_ring[slot] = sum;
+				g_rec[slot] = sum;
+			}
+			squares = block_sum(squares, red);
+			const float inv = 1.0f / sqrtf(squares / (float)vd + a.eps);
+			u16* dst = a.dst.row(row) + h * vd;
+#pragma unroll
+			for (i32 x = 0; x < COLS; x++) {
+				const i32 c = tid + x * THREADS;
+				if (c < vd) dst[c] = f2bf((a.nw ? o[c] * inv * a.nw[c] : o[c]) * activate(a.gate, gate[x]));
+			}
+			// The next border's state, by the row that can be committed there.
+			if (n == WINDOW - 1 && pos == s.start + i + r)
+				fold(state + (base / WINDOW + 1) % 2 * a.half_state, S, fade, decay, rec, keys, us, kd, vd);
 		}
-		squares = block_sum(squares, red);
-		const float inv = 1.0f / sqrtf(squares / (float)vd + a.eps);
-		const u16* z = a.proj.row(r) + channels + h * vd;
-		u16* dst = a.dst.row(r) + h * vd;
-		for (i32 c = tid; c < vd; c += THREADS) {
-			float y = a.nw ? o[c] * inv * a.nw[c] : o[c];
-			dst[c] = f2bf(y * activate(a.gate, bf2f(z[c])));
-		}
-		// The next border's state, by the row that can be committed there.
-		if (n != WINDOW - 1 || s.pos != s.start + i) continue;
-		float* next = state + (base / WINDOW + 1) % 2 * a.half_state;
-		for (i32 c = tid; c < vd; c += THREADS)
-			for (i32 j = 0; j < kd; j++) next[(u64)j * vd + c] = folded(S, fade, decay, rec, keys, u_rec, kd, vd, j, c);
+		__syncthreads();
 	}
 	if (h == 0 && tid == 0) atomicAdd(&a.e.work[WORK_DELTA_ROWS], (u64)s.len);
 }
@@ -230,21 +323,22 @@ KERNEL(delta, DeltaArgs) {
 // Keeps what later steps need of a span and the heads of delta share: the key
 // records and the convolution's inputs. One block per row, after delta.
 KERNEL(delta_keep, DeltaArgs) {
-	__shared__ float k[MAX_DIM], red[THREADS];
+	__shared__ float k[WARPS][MAX_DIM];
 	__shared__ i32 src[MAX_TAPS];
-	const i32 r = blockIdx.x, tid = threadIdx.x, kd = a.k_dim;
+	const i32 r = blockIdx.x, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, kd = a.k_dim;
 	const i32 k_all = a.k_heads * kd, channels = 2 * k_all + a.v_heads * a.v_dim;
 	Span s;
-	if (!span_of(a.e, a.b, a.slots, r, s)) return;
+	if (!span_of(a.e, a.b, a.slots, r, s) || s.row < s.len - a.ring) return;
 	if (tid == 0) sources(a, s, src);
 	__syncthreads();
-	if (s.row >= s.len - a.ring) {
-		float* rec = a.k_rec + s.slot * a.slot_rec + (u64)((s.start + s.row) % a.ring) * k_all;
-		for (i32 h = 0; h < a.k_heads; h++) {
-			unit(a, s, src, channels, k_all + h * kd, 1.0f, k, red);
-			for (i32 i = tid; i < kd; i += THREADS) rec[h * kd + i] = k[i];
-			__syncthreads();
-		}
+	float* rec = a.k_rec + s.slot * a.slot_rec + (u64)((s.start + s.row) % a.ring) * k_all;
+	for (i32 h = warp; h < a.k_heads; h += WARPS) {
+#pragma unroll 4
+		for (i32 i = lane; i < kd; i += 32) k[warp][i] = convolve(a, s, s.pos, src, channels, k_all + h * kd + i);
+		__syncwarp();
+		unit(k[warp], kd, 1.0f, lane);
+		for (i32 i = lane; i < kd; i += 32) rec[h * kd + i] = k[warp][i];
+		__syncwarp();
 	}
 }
 

@@ -90,5 +90,6 @@ KERNEL(norm_rows, NormArgs) {
 	}
 	float s = rms_scale(n, a.eps, lane, in);
 	const float* w = a.w + (a.each ? c0 : 0);
+#pragma unroll 8
 	for (i32 i = lane; i < n; i += 32) dst[i] = f2bf(norm_apply(in(i), s, w[i], a.centered));
 }

@@ -1,0 +1,505 @@
+// Attention on tensor cores. A row of a tile of queries is one head of one row of a
+// span; the heads that share a KV head, of several rows, fill a tile, so that keys and
+// values are read once for them. Keys come in tiles of TILE, which are pages.
+//
+// Per row of a tile, in each split: online softmax over its tiles upwards, P rounded
+// to BF16, P V and the sum of P by MMA steps of 16 keys upwards on accumulators that
+// every tile rescales. Splits are folded upwards. A row's bits depend on its keys
+// alone: not on its place in a tile, nor on whether one block walks all splits of
+// the row or several walk one each and the last to arrive folds what they left.
+
+enum { TILE = 64, TILE_PITCH = TILE + 8 };
+
+// Splits are 128 keys long up to position 1024, 256 up to 4096, then 512: short
+// sequences are spread over more blocks, long ones leave less to fold.
+INLINE i32 split_of(i32 pos) { return pos < 1024 ? pos / 128 : pos < 4096 ? 4 + pos / 256 : 12 + pos / 512; }
+INLINE i32 split_begin(i32 s) { return s < 8 ? s * 128 : s < 20 ? (s - 4) * 256 : (s - 12) * 512; }
+
+INLINE void mma(float* c, const u32* a, u32 b0, u32 b1) {
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+	             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+INLINE u32 shared_at(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+INLINE void load4(u32* r, const u16* p) {
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
+}
+
+INLINE void load4_turned(u32* r, const u16* p) {
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
+}
+
+// fetch starts the copy of 16 bytes to shared memory; zeros where there is nothing.
+INLINE void fetch(u16* to, const u16* from, bool there) {
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+
+INLINE float power2(float x) {
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+// Fold is a row's softmax over several splits.
+struct Fold { float old, now; };
+
+// fold adds a split of maximum top to a maximum, and says how to weigh the two.
+INLINE Fold fold(float& m, float top) {
+	const float both = fmaxf(m, top), base = both == -INF ? 0.0f : both;
+	const Fold f = {power2(m - base), power2(top - base)};
+	m = both;
+	return f;
+}
+
+// Plan is how a launch cuts its spans into items, the same in every block.
+struct Plan {
+	i32* ends;  // items up to and with each span's
+	i32* info;  // splits of an item set that is cut, 0 where one block walks all; TREE
+	i32* parts; // first slot of parts
+};
+enum { TREE = 1 << 30 };
+
+// Item is a tile of queries with the keys that one block walks for it.
+struct Item {
+	Span s;
+	bool tree;
+	i32 kvh, group, split, splits, slot; // splits 0: all keys
+};
+
+template <int ROWS> INLINE i32 groups_of(const AttendArgs& a, const Span& s, bool tree) {
+	return tree ? s.len : (s.len * (a.q_heads / a.kv_heads) + ROWS - 1) / ROWS;
+}
+
+// scan replaces n values by their sums from the first on, by one warp.
+INLINE void scan(i32* v, i32 n, i32 lane) {
+	i32 before = 0;
+	for (i32 i0 = 0; i0 < n; i0 += 32) {
+		const i32 i = i0 + lane;
+		i32 x = i < n ? v[i] : 0;
+		for (i32 o = 1; o < 32; o *= 2) {
+			const i32 y = __shfl_up_sync(~0u, x, o);
+			if (lane >= o) x += y;
+		}
+		x += before;
+		if (i < n) v[i] = x;
+		before = __shfl_sync(~0u, x, 31);
+	}
+}
+
+// make_plan: a span is cut into splits if its keys are more than a block's even
+// share and there is room for what they leave.
+template <int ROWS> INLINE void make_plan(const AttendArgs& a, const Plan& p) {
+	__shared__ u64 keys;
+	const i32 tid = threadIdx.x, n = a.b.spans;
+	if (tid == 0) keys = 0;
+	__syncthreads();
+	u64 own = 0;
+	for (i32 i = tid; i < n; i += THREADS) {
+		Span s;
+		p.info[i] = p.parts[i] = p.ends[i] = 0;
+		if (!span_at(a.e, a.b, a.slots, i, s)) continue;
+		bool tree = false;
+		for (i32 j = 0; j < s.len && s.len <= WINDOW; j++) tree |= a.b.parent.at(s.off + j) != j - 1;
+		const i32 groups = groups_of<ROWS>(a, s, tree), last = s.start + s.len - 1;
+		const i32 splits = last < a.first ? 1 : split_of(last) - split_of(a.first) + 1;
+		p.info[i] = splits | (tree ? TREE : 0);
+		p.ends[i] = groups;
+		own += (u64)groups * a.kv_heads * (last + 1);
+	}
+	atomicAdd(&keys, own);
+	__syncthreads();
+	const u64 share = keys / (2 * gridDim.x);
+	const auto wanted = [&](i32 i) { // slots of parts
+		const i32 splits = p.info[i] & ~TREE;
+		return splits > 1 && (u64)(a.b.start.at(i) + a.b.len.at(i)) > share ? splits * p.ends[i] * a.kv_heads : 0;
+	};
+	for (i32 i = tid; i < n; i += THREADS) p.parts[i] = wanted(i);
+	__syncthreads();
+	if (tid < 32) scan(p.parts, n, tid);
+	__syncthreads();
+	for (i32 i = tid; i < n; i += THREADS) {
+		const i32 slots = wanted(i), sets = p.ends[i] * a.kv_heads;
+		const bool cut = slots > 0 && p.parts[i] <= a.part_slots;
+		p.parts[i] -= slots;
+		p.ends[i] = cut ? slots : sets;
+		p.info[i] = (p.info[i] & TREE) | (cut ? p.info[i] & ~TREE : 0);
+	}
+	__syncthreads();
+	for (i32 i = tid; i < n && blockIdx.x == 0; i += THREADS) {
+		a.plan[2 * i] = p.info[i];
+		a.plan[2 * i + 1] = p.parts[i];
+	}
+	if (tid < 32) scan(p.ends, n, tid);
+	__syncthreads();
+}
+
+// find returns item i of a plan.
+INLINE Item find(const AttendArgs& a, const Plan& p, i32 i) {
+	i32 lo = 0, hi = a.b.spans - 1;
+	while (lo < hi) {
+		const i32 mid = (lo + hi) / 2;
+		if (p.ends[mid] > i) hi = mid;
+		else lo = mid + 1;
+	}
+	Item t;
+	span_at(a.e, a.b, a.slots, lo, t.s);
+	t.tree = p.info[lo] & TREE;
+	t.splits = p.info[lo] & ~TREE;
+	i -= lo > 0 ? p.ends[lo - 1] : 0;
+	const i32 each = max(t.splits, 1), set = i / each;
+	t.split = i % each;
+	t.kvh = set % a.kv_heads;
+	t.group = set / a.kv_heads;
+	t.slot = p.parts[lo] + set * each;
+	return t;
+}
+
+// row_at returns the row of the span, and the head, of row p of an item's tile; -1
+// if there is none.
+template <int ROWS> INLINE i32 row_at(const AttendArgs& a, const Item& t, i32 p, i32& head) {
+	const i32 each = a.q_heads / a.kv_heads;
+	if (t.tree) {
+		head = t.kvh * each + p;
+		return p < each ? t.group : -1;
+	}
+	const i32 i = (t.group * ROWS + p) / each;
+	head = t.kvh * each + (t.group * ROWS + p) % each;
+	return i < t.s.len ? i : -1;
+}
+
+INLINE i32 position(const AttendArgs& a, const Item& t, i32 row) {
+	if (!t.tree) return t.s.start + row;
+	return min(max(a.b.pos.at(t.s.off + row), t.s.start), t.s.start + row);
+}
+
+// put writes a channel of a row's result.
+INLINE void put(const AttendArgs& a, i32 r, i32 head, i32 c, float o, float l) {
+	if (c >= a.dim) return;
+	float v = l > 0 || l != l ? o / l + 0.0f : 0.0f;
+	if (a.gated) v *= sigmoid(bf2f(query_in(a, r, head)[a.dim + c]));
+	a.dst.row(r)[head * a.dim + c] = f2bf(v);
+}
+
+// Tile is what a block has in shared memory.
+template <int DIM, int MT> struct Tile {
+	enum { ROWS = 16 * MT, PITCH = DIM + 8, KV = TILE * PITCH };
+	u16 *q, *p, *kv;
+	float* top; // [WARPS][ROWS]
+	i32* path;
+	Plan plan;
+	__device__ __forceinline__ Tile(u16* shared, const AttendArgs& a) {
+		q = shared;
+		p = q + ROWS * PITCH;
+		kv = p + ROWS * TILE_PITCH;
+		top = (float*)(kv + 2 * a.stages * KV);
+		path = (i32*)(top + WARPS * ROWS);
+		plan.ends = path + WINDOW;
+		plan.info = plan.ends + a.b.spans;
+		plan.parts = plan.info + a.b.spans;
+	}
+};
+
+INLINE i32 page_of(const AttendArgs& a, const Item& t, i32 tile) {
+	const i32 page = tile < a.slot_pages ? a.table[(u64)t.s.slot * a.slot_pages + tile] : -1;
+	return page < a.pages ? page : -1;
+}
+
+// load_tile starts the copy of a tile of keys and values, which lies on page. Keys
+// that no row of the item sees are zeros.
+template <int DIM, int MT> INLINE void load_tile(const AttendArgs& a, const Item& t, const Tile<DIM, MT>& m, i32 tile, i32 page, i32 hi) {
+	enum { CHUNKS = DIM / 8 };
+	u16* k = m.kv + 2 * (tile % a.stages) * Tile<DIM, MT>::KV;
+	u16* v = k + Tile<DIM, MT>::KV;
+	if (page < 0 && threadIdx.x == 0) fail(a.e, FAULT_PAGE, t.s.off, tile * TILE, a.slot_pages);
+	const i32 c = threadIdx.x % CHUNKS * 8;
+#pragma unroll 4
+	for (i32 key = threadIdx.x / CHUNKS; key < TILE; key += THREADS / CHUNKS) {
+		const i32 j = tile * TILE + key;
+		long long at = ((long long)page * PAGE + key) * a.kv_heads + t.kvh;
+		bool there = page >= 0 && j >= a.first && j <= hi && c < a.dim;
+		if (t.tree && j >= t.s.start && there) {
+			at = cached(a, t.s.slot, t.s.start + m.path[j - t.s.start], t.kvh);
+			there = at >= 0;
+		}
+		if (!there) at = 0;
+		fetch(k + key * Tile<DIM, MT>::PITCH + c, a.keys + at * a.dim + (there ? c : 0), there);
+		fetch(v + key * Tile<DIM, MT>::PITCH + c, a.values + at * a.dim + (there ? c : 0), there);
+	}
+}
+
+INLINE void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> INLINE void await_loads() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// Rows is the state of the rows of a tile as a lane has it: row g and g+8 of each 16.
+template <int DIM, int MT> struct Rows {
+	enum { NV = DIM / 32 };
+	float m[MT][2], l[MT][4], o[MT][NV][4];
+	__device__ __forceinline__ void clear() {
+#pragma unroll
+		for (int i = 0; i < MT; i++) {
+			m[i][0] = m[i][1] = -INF;
+#pragma unroll
+			for (int c = 0; c < 4; c++) {
+				l[i][c] = 0;
+#pragma unroll
+				for (int n = 0; n < NV; n++) o[i][n][c] = 0;
+			}
+		}
+	}
+	__device__ __forceinline__ void scale(int i, float lo, float hi) {
+		l[i][0] *= lo, l[i][1] *= lo, l[i][2] *= hi, l[i][3] *= hi;
+#pragma unroll
+		for (int n = 0; n < NV; n++) o[i][n][0] *= lo, o[i][n][1] *= lo, o[i][n][2] *= hi, o[i][n][3] *= hi;
+	}
+};
+
+// walk_tile adds a tile of keys to rows. The queries of a single 16 rows lie in
+// registers.
+template <int DIM, int MT>
+INLINE void walk_tile(const AttendArgs& a, const Tile<DIM, MT>& m, Rows<DIM, MT>& x, const u32 (*queries)[4], i32 tile, const i32 (*pos)[2], const i32* const (*mask)[2]) {
+	typedef Tile<DIM, MT> T;
+	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+	const u16* k = m.kv + 2 * (tile % a.stages) * T::KV;
+	const u16* v = k + T::KV;
+	const float log2e = 1.44269504f, unit = a.scale * log2e;
+	float s[MT][2][4] = {};
+#pragma unroll
+	for (int i = 0; i < DIM / 16; i++) {
+		u32 b[4];
+		load4(b, k + (16 * warp + (lane & 7) + (lane >> 4) * 8) * T::PITCH + 16 * i + (lane >> 3 & 1) * 8);
+#pragma unroll
+		for (int r = 0; r < MT; r++) {
+			u32 own[4];
+			if (MT > 1) load4(own, m.q + (16 * r + (lane & 15)) * T::PITCH + 16 * i + (lane >> 4) * 8);
+			const u32* q = MT > 1 ? own : queries[MT > 1 ? 0 : i];
+			mma(s[r][0], q, b[0], b[1]);
+			mma(s[r][1], q, b[2], b[3]);
+		}
+	}
+	const i32 j0 = tile * TILE + 16 * warp;
+#pragma unroll
+	for (int r = 0; r < MT; r++) {
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float top = -INF;
+			const u32 seen = mask[r][h] ? mask[r][h][j0 / 32] >> j0 % 32 : ~0u;
+#pragma unroll
+			for (int c = 0; c < 4; c++) {
+				const i32 in = c / 2 * 8 + 2 * t + c % 2;
+				float& y = s[r][c / 2][2 * h + c % 2];
+				y = j0 + in <= pos[r][h] && j0 + in >= a.first && (seen >> in & 1) ? y * unit : -INF;
+				top = fmaxf(top, y);
+			}
+			top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+			top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+			if (t == 0) m.top[warp * T::ROWS + 16 * r + 8 * h + g] = top;
+		}
+	}
+	__syncthreads();
+#pragma unroll
+	for (int r = 0; r < MT; r++) {
+		float old[2];
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float top = x.m[r][h];
+#pragma unroll
+			for (int w = 0; w < WARPS; w++) top = fmaxf(top, m.top[w * T::ROWS + 16 * r + 8 * h + g]);
+			const float base = top == -INF ? 0.0f : top;
+			old[h] = power2(x.m[r][h] - base);
+			x.m[r][h] = top;
+			u16* p = m.p + (16 * r + 8 * h + g) * TILE_PITCH + 16 * warp + 2 * t;
+#pragma unroll
+			for (int n = 0; n < 2; n++)
+				*(u32*)(p + 8 * n) = f2bf(power2(s[r][n][2 * h] - base)) | (u32)f2bf(power2(s[r][n][2 * h + 1] - base)) << 16;
+		}
+		x.scale(r, old[0], old[1]);
+	}
+	__syncthreads();
+	const u32 ones = 0x3f803f80;
+#pragma unroll
+	for (int i = 0; i < TILE / 16; i++) {
+		u32 p[MT][4];
+#pragma unroll
+		for (int r = 0; r < MT; r++) {
+			load4(p[r], m.p + (16 * r + (lane & 15)) * TILE_PITCH + 16 * i + (lane >> 4) * 8);
+			mma(x.l[r], p[r], ones, ones);
+		}
+#pragma unroll
+		for (int n = 0; n < DIM / 64; n++) {
+			u32 b[4];
+			load4_turned(b, v + (16 * i + (lane & 15)) * T::PITCH + warp * (DIM / 4) + 16 * n + (lane >> 4) * 8);
+#pragma unroll
+			for (int r = 0; r < MT; r++) {
+				mma(x.o[r][2 * n], p[r], b[0], b[1]);
+				mma(x.o[r][2 * n + 1], p[r], b[2], b[3]);
+			}
+		}
+	}
+}
+
+// leave writes a split's rows to its slot.
+template <int DIM, int MT> INLINE void leave(const AttendArgs& a, const Item& t, Rows<DIM, MT>& x) {
+	enum { ROWS = 16 * MT };
+	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
+	float* part = a.parts + (u64)(t.slot + t.split) * a.part_floats;
+	i32 head;
+#pragma unroll
+	for (int i = 0; i < 2 * MT; i++) {
+		const i32 row = 8 * i + g;
+		if (row_at<ROWS>(a, t, row, head) < 0) continue;
+		float* o = part + row * DIM + warp * (DIM / 4) + 2 * q;
+#pragma unroll
+		for (int n = 0; n < DIM / 32; n++) *(float2*)(o + 8 * n) = make_float2(x.o[i / 2][n][i % 2 * 2], x.o[i / 2][n][i % 2 * 2 + 1]);
+		if (warp == 0 && q == 0) {
+			part[ROWS * DIM + row] = x.m[i / 2][i % 2];
+			part[ROWS * DIM + ROWS + row] = x.l[i / 2][i % 2 * 2];
+		}
+	}
+}
+
+// Folds the splits of rows that were cut: grid (rows, query heads).
+KERNEL(attend_fold, AttendArgs) {
+	const i32 r = blockIdx.x, h = blockIdx.y, each = a.q_heads / a.kv_heads;
+	Span s;
+	if (!span_of(a.e, a.b, a.slots, r, s)) return;
+	const i32 info = a.plan[2 * s.index], splits = info & ~TREE;
+	if (splits == 0) return;
+	const i32 at = s.row * each + h % each, row = info & TREE ? h % each : at % a.tile_rows, group = info & TREE ? s.row : at / a.tile_rows;
+	const i32 slot = a.plan[2 * s.index + 1] + (group * a.kv_heads + h / each) * splits;
+	const float* first = a.parts + (u64)slot * a.part_floats;
+	for (i32 c = threadIdx.x; c < a.dim; c += THREADS) {
+		float m = -INF, l = 0, o = 0;
+#pragma unroll 16
+		for (i32 i = 0; i < splits; i++) {
+			const float* from = first + (u64)i * a.part_floats;
+			const float y = from[row * a.tile_dim + c], sum = from[a.tile_rows * (a.tile_dim + 1) + row];
+			const Fold f = fold(m, from[a.tile_rows * a.tile_dim + row]);
+			l = fmaf(l, f.old, sum * f.now);
+			o = fmaf(o, f.old, y * f.now);
+		}
+		put(a, r, h, c, o, l);
+	}
+}
+
+// add folds a split into the rows of all splits.
+template <int DIM, int MT> INLINE void add(Rows<DIM, MT>& all, Rows<DIM, MT>& x) {
+#pragma unroll
+	for (int r = 0; r < MT; r++) {
+		Fold f[2];
+#pragma unroll
+		for (int h = 0; h < 2; h++) f[h] = fold(all.m[r][h], x.m[r][h]);
+#pragma unroll
+		for (int c = 0; c < 4; c++) {
+			all.l[r][c] = fmaf(all.l[r][c], f[c / 2].old, x.l[r][c] * f[c / 2].now);
+#pragma unroll
+			for (int n = 0; n < DIM / 32; n++) all.o[r][n][c] = fmaf(all.o[r][n][c], f[c / 2].old, x.o[r][n][c] * f[c / 2].now);
+		}
+	}
+	x.clear();
+}
+
+template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const Item& t, const Tile<DIM, MT>& m) {
+	enum { ROWS = 16 * MT, PITCH = DIM + 8 };
+	const i32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, g = lane >> 2, q = lane & 3;
+	__syncthreads();
+	if (t.tree && tid == 0) {
+		i32 i = t.group;
+		for (i32 depth = position(a, t, i) - t.s.start; depth >= 0; depth--) {
+			m.path[depth] = i;
+			i = max(parent_of(a.e, a.b, t.s, i), 0);
+		}
+	}
+	i32 head, hi = 0;
+	for (i32 i = tid; i < ROWS * (DIM / 8); i += THREADS) {
+		const i32 p = i / (DIM / 8), c = i % (DIM / 8) * 8, row = row_at<ROWS>(a, t, p, head);
+		const bool there = row >= 0 && c < a.dim;
+		fetch(m.q + p * PITCH + c, there ? a.dst.row(t.s.off + row) + head * a.dim + c : a.dst.p, there);
+	}
+	commit_loads();
+	i32 pos[MT][2], at[MT][2];
+	const i32* mask[MT][2];
+#pragma unroll
+	for (int i = 0; i < 2 * MT; i++) {
+		const i32 row = row_at<ROWS>(a, t, 8 * i + g, head);
+		at[i / 2][i % 2] = row < 0 ? -1 : t.s.off + row;
+		pos[i / 2][i % 2] = row < 0 ? -1 : position(a, t, row);
+		mask[i / 2][i % 2] = nullptr;
+		if (a.chosen.p && row >= 0) {
+			if (pos[i / 2][i % 2] < 32 * a.chosen.rows) mask[i / 2][i % 2] = a.chosen.row(t.s.off + row);
+			else fail(a.e, FAULT_MASK, t.s.off + row, pos[i / 2][i % 2], 32 * a.chosen.rows);
+		}
+	}
+	if (t.tree) hi = position(a, t, t.group);
+	else hi = t.s.start + min((t.group * ROWS + ROWS - 1) / (a.q_heads / a.kv_heads), t.s.len - 1);
+	__syncthreads();
+	i32 lo = a.first, end = hi + 1;
+	if (t.splits > 0) {
+		const i32 s = split_of(a.first) + t.split;
+		lo = max(lo, split_begin(s)), end = min(end, split_begin(s + 1));
+	}
+	Rows<DIM, MT> x, all;
+	x.clear();
+	all.clear();
+	const i32 from = lo / TILE, to = end > lo ? (end + TILE - 1) / TILE : from, ahead = a.stages - 1;
+	i32 page = page_of(a, t, from); // of the next tile to load
+	for (i32 i = 0; i < ahead; i++) {
+		if (from + i < to) load_tile(a, t, m, from + i, page, hi);
+		commit_loads();
+		page = page_of(a, t, from + i + 1);
+	}
+	u32 queries[MT == 1 ? DIM / 16 : 1][4];
+	for (i32 i = from; i < to; i++) {
+		if (ahead == 2) await_loads<1>();
+		else await_loads<0>();
+		__syncthreads();
+		if (i + ahead < to) load_tile(a, t, m, i + ahead, page, hi);
+		commit_loads();
+		page = page_of(a, t, i + ahead + 1);
+		if (ahead == 0) {
+			await_loads<0>();
+			__syncthreads();
+		}
+		if (MT == 1 && i == from) {
+#pragma unroll
+			for (int j = 0; j < DIM / 16; j++) load4(queries[MT == 1 ? j : 0], m.q + (lane & 15) * PITCH + 16 * j + (lane >> 4) * 8);
+		}
+		walk_tile(a, m, x, queries, i, pos, mask);
+		if (t.splits == 0 && (i + 1 == to || split_of((i + 1) * TILE) != split_of(i * TILE))) add(all, x);
+	}
+	await_loads<0>();
+	if (t.splits > 0) {
+		leave(a, t, x);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < 2 * MT; i++) {
+		if (row_at<ROWS>(a, t, 8 * i + g, head) < 0) continue;
+#pragma unroll
+		for (int n = 0; n < DIM / 32; n++) {
+#pragma unroll
+			for (int c = 0; c < 2; c++)
+				put(a, at[i / 2][i % 2], head, warp * (DIM / 4) + 8 * n + 2 * q + c, all.o[i / 2][n][i % 2 * 2 + c], all.l[i / 2][i % 2 * 2]);
+		}
+	}
+}
+
+template <int DIM, int MT> INLINE void attend_tiles(const AttendArgs& a) {
+	extern __shared__ __align__(16) u16 shared[];
+	const Tile<DIM, MT> m(shared, a);
+	make_plan<16 * MT>(a, m.plan);
+	const i32 items = m.plan.ends[a.b.spans - 1];
+	for (i32 i = blockIdx.x; i < items; i += gridDim.x) attend_item(a, find(a, m.plan, i), m);
+}
+
+#define ATTEND(name, DIM, MT) \
+	KERNEL(name, AttendArgs) { attend_tiles<DIM, MT>(a); }
+
+ATTEND(attend_64_16, 64, 1)
+ATTEND(attend_64_64, 64, 4)
+ATTEND(attend_128_16, 128, 1)
+ATTEND(attend_128_32, 128, 2)
+ATTEND(attend_128_64, 128, 4)
+ATTEND(attend_256_16, 256, 1)
+ATTEND(attend_256_32, 256, 2)
