@@ -98,7 +98,9 @@ func (l *loader) loadSharedPool(prefix string, dim, ratio int, rope kernels.Weig
 		place: kernels.RotateSpec{Heads: 1, Dim: dim, Rotary: c.Pooled.Rope, Rope: rope, Ratio: ratio, Round: kernels.RoundFP4Fine},
 	}
 	parts := []part{{prefix + "wkv.weight", dim}}
-	if p.single = ratio == 1; !p.single {
+	if p.single = ratio == 1; p.single {
+		p.cols = dim
+	} else {
 		parts = append(parts, part{prefix + "wgate.weight", dim})
 	}
 	p.proj = l.load(kernels.Matrix, false, c.HiddenSize, parts...)

@@ -27,7 +27,8 @@ func (l *loader) loadHyper(prefix string, iters int) site {
 
 func (h *hyper) widths() siteWidths { return siteWidths{count: h.spec.Streams, low: h.spec.Cols()} }
 
-func (h *hyper) params() int64 { return int64(h.spec.Cols()) * int64(h.spec.Streams*h.hidden) }
+// params is 0: what makes coefficients is not counted among the matrix products.
+func (h *hyper) params() int64 { return 0 }
 
 func (h *hyper) collapse(q kernels.Queue, dst, x kernels.Buf, s *streamScratch) {
 	weights := h.weights(x, s)

@@ -59,7 +59,11 @@ func (p *pooled) params(hidden int64) int64 {
 		n += hidden * int64(p.groups.cols)
 	}
 	if x := p.index; x != nil {
-		n += hidden*int64(x.cols+x.spec.Heads) + int64(p.shape.QRank)*int64(x.spec.Heads*x.spec.Dim)
+		in := hidden
+		if p.shared { // its keys are made of the groups'
+			in = int64(p.dim)
+		}
+		n += in*int64(x.cols) + hidden*int64(x.spec.Heads) + int64(p.shape.QRank)*int64(x.spec.Heads*x.spec.Dim)
 	}
 	return n
 }
