@@ -215,7 +215,7 @@ func (e *Engine) Submit(req Request) (*Sequence, error) {
 	}
 	err = e.core.Submit(sched.Request{
 		ID: seq.id, Prompt: e.cfg.Interposer.Keys(seq, req.Prompt), MaxLen: len(req.Prompt) + min(req.MaxNew, e.cfg.MaxTokens-len(req.Prompt)), K: seq.k(),
-		Fixed: req.IgnoreStop && req.Until == nil && seq.req.Grammar == nil && req.Params.Grammar == "",
+		Fixed: (req.IgnoreStop || len(req.Stop) == 0) && req.Until == nil && seq.req.Grammar == nil && req.Params.Grammar == "",
 		Space: seq.space(), Session: req.Session, Priority: req.Priority,
 	})
 	if err != nil {

@@ -186,6 +186,8 @@ func TestStructured(t *testing.T) {
 	}
 	r.refuse("/v1/completions", js{"prompt": "a", "structured_outputs": js{"regex": "("}}, 400, "structured_outputs")
 	r.refuse("/v1/completions", js{"prompt": "a", "structured_outputs": js{}}, 400, "structured_outputs")
+	r.refuse("/v1/completions", js{"prompt": "a", "structured_outputs": js{"regex": "a", "grammar": "root ::= x"}}, 400, "structured_outputs")
+	r.refuse("/v1/completions", js{"prompt": "a", "structured_outputs": js{"structural_tag": js{}}}, 400, "structured_outputs")
 	r.refuse("/v1/completions", js{"prompt": "a", "structured_outputs": js{"regex": "((.?){300}){3}"}}, 400, "structured_outputs")
 	r.refuse("/v1/completions", js{"prompt": "a", "response_format": js{"type": "json_schema"}}, 400, "response_format")
 	r.refuse("/v1/completions", js{"prompt": "a", "response_format": js{"type": "json_schema", "json_schema": js{"schema": js{"type": "string", "minimum": 3}}}}, 400, "response_format")

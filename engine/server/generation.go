@@ -126,7 +126,7 @@ func (g *generation) add(id string, prompt []int32, most int, p sample.Params, c
 		accepted: make(chan error, 1), box: newOutbox(s.cfg.Limits.Buffer, g.ready), detail: g.drafted.detail, arrived: g.arrived,
 		req: engine.Request{
 			ID: id, Prompt: prompt, MaxNew: most, Params: p, Drafter: g.drafted.drafter, K: g.drafted.K, Rule: g.drafted.rule,
-			Stop: stop, Grammar: compiled, Salt: g.salt(),
+			Stop: stop, Grammar: compiled, Salt: g.salt(), Session: g.c.Session, Priority: -g.c.Priority,
 		},
 	}
 	if t := s.cfg.Model.Tokenizer; len(g.c.Stop) > 0 && t != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -256,6 +257,22 @@ func TestCacheSalt(t *testing.T) {
 		require.Equal(t, share, cached("b", "") > 0)
 		require.Zero(t, cached("a", "s"))
 		require.Positive(t, cached("a", "s"))
+	}
+}
+
+// What a session's request computed outlives that of strangers who came after it.
+func TestSessionKeepsItsPages(t *testing.T) {
+	for _, session := range []string{"", "talk"} {
+		r := newRig(t, options{engine: engine.Config{MaxSequences: 2, PrefixCache: true, Snapshots: 4}})
+		cached := func(prompt, session string) float64 {
+			answer := r.ask("/v1/completions", js{"prompt": prompt, "max_tokens": 2, "session_id": session, "priority": 3})
+			return answer["usage"].(js)["prompt_tokens_details"].(js)["cached_tokens"].(float64)
+		}
+		require.Zero(t, cached(strings.Repeat(code, 12), session))
+		for i := range 6 {
+			require.Zero(t, cached(strings.Repeat(strconv.Itoa(i)+code, 12), ""))
+		}
+		require.Equal(t, session != "", cached(strings.Repeat(code, 12), session) > 0)
 	}
 }
 

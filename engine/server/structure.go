@@ -73,6 +73,8 @@ func (s *structured) pattern() (string, error) {
 	switch {
 	case err != nil:
 		return "", err
+	case !rawNull(s.Grammar) || !rawNull(s.StructuralTag):
+		return "", invalid(param, "%s: grammar and structural_tag are not supported; give one of json, regex, choice and json_object", param)
 	case len(all) != 1:
 		return "", invalid(param, "%s: give one of json, regex, choice and json_object", param)
 	}

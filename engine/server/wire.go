@@ -41,6 +41,11 @@ type common struct {
 	ReturnTokenIDs bool   `json:"return_token_ids"`
 	AddSpecial     *bool  `json:"add_special_tokens"`
 	CacheSalt      string `json:"cache_salt"`
+	// Session names the conversation that the prompt continues: what was
+	// computed for it is kept for its next request while there is room.
+	Session string `json:"session_id"`
+	// Priority goes before the order of arrival; as in vLLM, less is earlier.
+	Priority int `json:"priority"`
 }
 
 // streamOptions say what a stream tells beside the text.
@@ -72,6 +77,10 @@ type structured struct {
 	Regex      *string         `json:"regex"`
 	Choice     []string        `json:"choice"`
 	JSONObject *bool           `json:"json_object"`
+
+	// Refused by name.
+	Grammar       json.RawMessage `json:"grammar"`
+	StructuralTag json.RawMessage `json:"structural_tag"`
 }
 
 // chatRequest is the body of /v1/chat/completions.
