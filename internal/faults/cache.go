@@ -90,8 +90,8 @@ func drifting(apply func(t *tap, d *drift)) trial.Wiring {
 // fills up is trimmed, and with it what was left over.
 func (d *drift) moved(b *kernels.Batch, run func()) {
 	t := d.tap
-	start, pos := t.written[b.Start.ID], t.written[b.Pos.ID]
-	seq, length, off := t.written[b.Seq.ID], t.written[b.Len.ID], t.written[b.RowOff.ID]
+	start, pos := t.table(b.Start), t.table(b.Pos)
+	seq, length, off := t.table(b.Seq), t.table(b.Len), t.table(b.RowOff)
 	newStart, newPos := slices.Clone(start), slices.Clone(pos)
 	for i, s := range start {
 		by := d.slots[int(seq[i])]
@@ -153,7 +153,7 @@ func columnZero() trial.Wiring {
 	return onQueue(func(t *tap) {
 		d.tap = t
 		t.delta = func(dst, proj kernels.Buf, c kernels.Layer, b *kernels.Batch, s *kernels.DeltaSpec) {
-			seq, length, start := t.written[b.Seq.ID], t.written[b.Len.ID], t.written[b.Start.ID]
+			seq, length, start := t.table(b.Seq), t.table(b.Len), t.table(b.Start)
 			for i := range seq {
 				slot, by := int(seq[i]), 0
 				if n := last[slot]; length[i] == 1 && n > 0 && int(start[i])/kernels.WindowTokens == (int(start[i])-n)/kernels.WindowTokens {

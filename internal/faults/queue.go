@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"slices"
 	"unsafe"
 
 	"exacta.dev/exacta/engine"
@@ -13,7 +14,7 @@ import (
 // the queue behind it.
 type tap struct {
 	kernels.Queue
-	written map[uint32][]int32 // by buffer
+	written map[uint32][]int32 // by buffer, from its first row
 	rows    int                // of the pass under way
 	decode  int                // rows of decoding sequences in the step
 
@@ -64,10 +65,24 @@ func (t *tap) mixed() bool { return t.decode > 0 && t.rows > t.decode }
 
 // Write implements kernels.Queue.
 func (t *tap) Write(dst kernels.Buf, src []byte) {
-	if dst.Kind == kernels.I32 && len(src) > 0 {
-		t.written[dst.ID] = append([]int32(nil), unsafe.Slice((*int32)(unsafe.Pointer(&src[0])), len(src)/4)...)
+	if dst.Kind == kernels.I32 && dst.Cols == 1 && len(src) > 0 {
+		v := t.written[dst.ID]
+		if end := int(dst.Row + dst.Rows); len(v) < end {
+			v = append(v, make([]int32, end-len(v))...)
+		}
+		copy(v[dst.Row:], unsafe.Slice((*int32)(unsafe.Pointer(&src[0])), len(src)/4))
+		t.written[dst.ID] = v
 	}
 	t.Queue.Write(dst, src)
+}
+
+// table returns a copy of what the host wrote to a table; nil if it did not.
+func (t *tap) table(b kernels.Buf) []int32 {
+	v := t.written[b.ID]
+	if len(v) < int(b.Row+b.Rows) {
+		return nil
+	}
+	return slices.Clone(v[b.Row : b.Row+b.Rows])
 }
 
 // put writes a table.

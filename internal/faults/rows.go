@@ -2,7 +2,6 @@ package faults
 
 import (
 	"math"
-	"slices"
 	"unsafe"
 
 	"exacta.dev/exacta/engine"
@@ -33,8 +32,7 @@ func rowFaults() []Fault {
 			arm: func(*arming) trial.Wiring {
 				return onQueue(func(t *tap) {
 					t.gather = func(dst, src, rows kernels.Buf) {
-						if v := t.written[rows.ID]; t.mixed() && len(v) > 4 {
-							v = slices.Clone(v)
+						if v := t.table(rows); t.mixed() && len(v) > 4 {
 							v[0], v[4] = v[4], v[0]
 							t.put(rows, v)
 						}
@@ -94,8 +92,7 @@ func emptyBonus() trial.Wiring {
 	wanted := 0
 	return onQueue(func(t *tap) {
 		t.gather = func(dst, src, rows kernels.Buf) {
-			if v := t.written[rows.ID]; len(ends) > 0 {
-				v = slices.Clone(v)
+			if v := t.table(rows); len(ends) > 0 {
 				for _, i := range ends {
 					v[i] = -1
 				}

@@ -16,18 +16,18 @@ func TestHandful(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	var picked []mutants.Mutant
-	for _, want := range []struct{ file, kind, change string }{
-		{"verify/walk.go", "comparison", `"<" becomes "<="`},
-		{"verify/residual.go", "statement", `"w[draft] = 0"`},
-		{"engine/tables.go", "sign", `"+" becomes "-"`},
-		{"engine/judge.go", "bound", `"room" becomes "room-1"`},
+	for _, want := range []struct{ file, kind, change, becomes string }{
+		{"verify/walk.go", "comparison", `"<" becomes "<="`, ""},
+		{"verify/residual.go", "statement", `"w[draft] = 0"`, ""},
+		{"engine/tables.go", "sign", `"+" becomes "-"`, "append(t.logit, int32(off-i))"},
+		{"engine/judge.go", "bound", `"room" becomes "room-1"`, ""},
 	} {
 		list, err := mutants.Mutate(root, want.file)
 		require.NoError(t, err)
 		require.NotEmpty(t, list)
 		n := len(picked)
 		for _, m := range list {
-			if m.Kind == want.kind && strings.Contains(m.Change, want.change) {
+			if m.Kind == want.kind && strings.Contains(m.Change, want.change) && strings.Contains(string(m.Source), want.becomes) {
 				picked = append(picked, m)
 				break
 			}
