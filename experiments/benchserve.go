@@ -98,7 +98,7 @@ func RunBenchServe(ctx context.Context, o BenchServeOptions, progress func(strin
 	for wait := time.Now(); runtime.NumGoroutine() > before && time.Since(wait) < 5*time.Second; {
 		time.Sleep(10 * time.Millisecond)
 	}
-	res.Left = runtime.NumGoroutine() - before
+	res.Left = max(0, runtime.NumGoroutine()-before) // fewer, where others ended meanwhile
 	if err != nil {
 		return nil, err
 	}
