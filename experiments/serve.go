@@ -16,7 +16,6 @@ import (
 	"exacta.dev/exacta/acceptance"
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/chat"
-	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/engine/server"
 	"exacta.dev/exacta/verify"
 )
@@ -101,21 +100,14 @@ func openServe(cfg *ServeConfig) (*session, error) {
 }
 
 // openModel loads a model without prompts.
-func openModel(cfg Config) (s *session, err error) {
-	s = &session{cfg: cfg}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-			s = nil
+func openModel(cfg Config) (*session, error) {
+	s := &session{cfg: cfg}
+	return s.opened(func() error {
+		if s.cfg.Context == 0 {
+			s.cfg.Context = min(longestContext, s.entry.Source.Config().MaxPositions)
 		}
-	}()
-	if s.entry, err = registry.Open(cfg.Model); err != nil {
-		return s, err
-	}
-	if s.cfg.Context == 0 {
-		s.cfg.Context = min(longestContext, s.entry.Source.Config().MaxPositions)
-	}
-	return s, s.load()
+		return nil
+	})
 }
 
 // serverConfig makes the server's configuration.

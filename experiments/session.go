@@ -28,20 +28,32 @@ type session struct {
 
 // open loads what a configuration names. prompts, if not nil, are used instead
 // of reading those that it names.
-func open(cfg Config, prompts []Prompt) (s *session, err error) {
-	s = &session{cfg: cfg, prompts: prompts}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-			s = nil
-		}
-	}()
-	if s.entry, err = registry.Open(cfg.Model); err != nil {
-		return s, err
+func open(cfg Config, prompts []Prompt) (*session, error) {
+	s := &session{cfg: cfg, prompts: prompts}
+	return s.opened(s.fit)
+}
+
+// opened opens the model, has fit choose the context, and loads. On an error there
+// is no session.
+func (s *session) opened(fit func() error) (_ *session, err error) {
+	if s.entry, err = registry.Open(s.cfg.Model); err == nil {
+		err = fit()
 	}
+	if err == nil {
+		err = s.load()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// fit reads the prompts, unless there are some, and takes a context that they and
+// their outputs fit into.
+func (s *session) fit() (err error) {
 	if s.prompts == nil {
-		if s.prompts, err = LoadPrompts(cfg.Prompts, s.entry); err != nil {
-			return s, err
+		if s.prompts, err = LoadPrompts(s.cfg.Prompts, s.entry); err != nil {
+			return err
 		}
 	}
 	longest := 0
@@ -49,14 +61,14 @@ func open(cfg Config, prompts []Prompt) (s *session, err error) {
 		longest = max(longest, len(p.IDs))
 	}
 	if s.cfg.Context == 0 {
-		s.cfg.Context = min(longest+cfg.MaxNew, s.entry.Source.Config().MaxPositions)
+		s.cfg.Context = min(longest+s.cfg.MaxNew, s.entry.Source.Config().MaxPositions)
 	}
 	for _, p := range s.prompts {
 		if len(p.IDs) >= s.cfg.Context {
-			return s, fmt.Errorf("prompt %s has %d tokens; the context of %d leaves no room to generate", p.ID, len(p.IDs), s.cfg.Context)
+			return fmt.Errorf("prompt %s has %d tokens; the context of %d leaves no room to generate", p.ID, len(p.IDs), s.cfg.Context)
 		}
 	}
-	return s, s.load()
+	return nil
 }
 
 // load opens the backend and loads the model.

@@ -81,17 +81,9 @@ func (q *queue) attendFits(o *attendOp) bool {
 	o.kCol = s.QHeads * o.qStride
 	o.vCol = o.kCol + s.KVHeads*s.HeadDim
 	o.block = max(1, attendRows/o.group)
-	if s.Rope.None() || s.Rotary == 0 {
-		return true
-	}
-	if o.rope = q.weightOf("attend", s.Rope, kernels.Table); o.rope == nil {
-		return false
-	}
-	if o.rope.cols != s.Rotary {
-		q.bad("attend: rope table %s has %d columns, want %d", o.rope.name, o.rope.cols, s.Rotary)
-		return false
-	}
-	return true
+	var ok bool
+	o.rope, ok = q.ropeOf("attend", s.Rope, s.Rotary)
+	return ok
 }
 
 // attend runs this worker's part. Where every worker finds several (span, KV

@@ -43,14 +43,9 @@ func (q *queue) SelectBlocks(dst, proj kernels.Buf, h kernels.Layer, b *kernels.
 	if q.off() {
 		return
 	}
-	if !s.Rope.None() && s.Rotary > 0 {
-		if o.rope = q.weightOf(op, s.Rope, kernels.Table); o.rope == nil {
-			return
-		}
-		if o.rope.cols != s.Rotary {
-			q.bad("select blocks: rope table %s has %d columns, want %d", o.rope.name, o.rope.cols, s.Rotary)
-			return
-		}
+	var ok bool
+	if o.rope, ok = q.ropeOf(op, s.Rope, s.Rotary); !ok {
+		return
 	}
 	o.keys = o.dst // whose width attendCheck looks at
 	q.require(needs{worker: scratchBytes(

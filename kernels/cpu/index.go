@@ -56,14 +56,9 @@ func (q *queue) Select(dst, proj, weights kernels.Buf, h kernels.Layer, b *kerne
 	if q.off() {
 		return
 	}
-	if !s.Rope.None() && s.Rotary > 0 {
-		if o.rope = q.weightOf(op, s.Rope, kernels.Table); o.rope == nil {
-			return
-		}
-		if o.rope.cols != s.Rotary {
-			q.bad("select: rope table %s has %d columns, want %d", o.rope.name, o.rope.cols, s.Rotary)
-			return
-		}
+	var ok bool
+	if o.rope, ok = q.ropeOf(op, s.Rope, s.Rotary); !ok {
+		return
 	}
 	o.keys = o.dst // whose width attendCheck looks at
 	q.require(needs{worker: scratchBytes(

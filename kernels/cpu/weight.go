@@ -210,3 +210,20 @@ func (q *queue) weightOf(op string, h kernels.Weight, use kernels.Use) *weight {
 
 // row returns row r of a Table.
 func (w *weight) row(r int) []float32 { return w.values[r*w.cols:][:w.cols] }
+
+// ropeOf returns a table of rotary channels; none where an operation has none. It
+// reports false when the table is not as wide as that.
+func (q *queue) ropeOf(op string, h kernels.Weight, rotary int) (*weight, bool) {
+	if h.None() || rotary == 0 {
+		return nil, true
+	}
+	w := q.weightOf(op, h, kernels.Table)
+	if w == nil {
+		return nil, false
+	}
+	if w.cols != rotary {
+		q.bad("%s: rope table %s has %d columns, want %d", op, w.name, w.cols, rotary)
+		return nil, false
+	}
+	return w, true
+}

@@ -125,15 +125,6 @@ func (r *rates) readRate() float64 {
 	return n / took
 }
 
-// copyRate is that of a copy on the device, bytes read and written.
-func (r *rates) copyRate() float64 {
-	const n = 1 << 30
-	took := r.time(func(kernels.Queue) {
-		r.q.do(opCopy, func() { r.q.failWith(r.q.stream.Copy2D(r.pool.at(n), n, r.pool.ptr, n, n, 1)) })
-	})
-	return 2 * n / took
-}
-
 // product times a product of rows, in a round over copies of the weight.
 func (r *rates) product(n, k int, paired bool, rows int) float64 {
 	all := n
@@ -169,7 +160,9 @@ func TestRates(t *testing.T) {
 		t.Skip("EXACTA_RATES is not set")
 	}
 	r := newRates(t)
-	read, cp := r.readRate(), r.copyRate()
+	read := r.readRate()
+	cp, err := r.be.CopyRate()
+	require.NoError(t, err)
 	fmt.Printf("read loop %.2f TB/s, copy %.2f TB/s (read and written)\n", read/1e12, cp/1e12)
 	for _, s := range benchShapes {
 		bytes := float64(s.n*s.k) * 2

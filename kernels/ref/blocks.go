@@ -30,12 +30,7 @@ func (r *recorder) SelectBlocks(dst, proj kernels.Buf, l kernels.Layer, b *kerne
 		a.qNorm, a.kNorm = o.norm(s.QNorm, s.Dim, "query norm"), o.norm(s.KNorm, s.Dim, "key norm")
 		a.dst = o.kind(dst, "dst", kernels.I32, b.Rows, -1)
 		a.proj = o.kind(proj, "proj", kernels.BF16, b.Rows, (s.Heads+1)*s.Dim)
-		if !s.Rope.None() {
-			a.rope = o.weight(s.Rope, kernels.Table, "rope")
-			if o.err == nil && a.rope.cols != s.Rotary {
-				o.fail("%d rotary channels with a table of %d columns", s.Rotary, a.rope.cols)
-			}
-		}
+		a.rope = o.rope(s.Rope, s.Rotary)
 		return a.run, o.err
 	})
 }

@@ -30,12 +30,7 @@ func (r *recorder) Select(dst, proj, weights kernels.Buf, l kernels.Layer, b *ke
 		a.dst = o.kind(dst, "dst", kernels.I32, b.Rows, -1)
 		a.proj = o.kind(proj, "proj", kernels.BF16, b.Rows, (s.Heads+1)*s.Dim)
 		a.weights = o.kind(weights, "weights", kernels.F32, b.Rows, s.Heads)
-		if !s.Rope.None() {
-			a.rope = o.weight(s.Rope, kernels.Table, "rope")
-			if o.err == nil && a.rope.cols != s.Rotary {
-				o.fail("%d rotary channels with a table of %d columns", s.Rotary, a.rope.cols)
-			}
-		}
+		a.rope = o.rope(s.Rope, s.Rotary)
 		return a.run, o.err
 	})
 }

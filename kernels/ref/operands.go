@@ -73,3 +73,15 @@ func (o *operands) vector(h kernels.Weight, n int, what string) []float64 {
 	}
 	return x
 }
+
+// rope is a table of rotary channels, nil where an operation has none.
+func (o *operands) rope(h kernels.Weight, rotary int) *weight {
+	if h.None() {
+		return nil
+	}
+	w := o.weight(h, kernels.Table, "rope")
+	if o.err == nil && w.cols != rotary {
+		o.fail("%d rotary channels with a table of %d columns", rotary, w.cols)
+	}
+	return w
+}
