@@ -191,7 +191,7 @@ func (s *session) ask(to map[string]*audit.Request, p Point, name string) {
 	for i, prompt := range s.prompts {
 		q := s.request(p, i, name+"/"+prompt.ID)
 		to[q.ID] = &audit.Request{
-			ID: q.ID, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: q.Params, Strategy: strconv.Itoa(p.Strategy), Drafter: p.Drafter, K: p.K,
+			ID: q.ID, Class: prompt.Class, Prompt: q.Prompt, MaxNew: q.MaxNew, Params: q.Params, Strategy: strconv.Itoa(p.Strategy), Drafter: p.Drafter, K: p.K,
 			Rule: p.Rule, Full: p.Length == "", Simulation: p.Simulation, Stop: q.Stop, IgnoreStop: q.IgnoreStop,
 		}
 	}

@@ -53,9 +53,26 @@ func claims(sum *Summary) (out map[string]audit.Claim, cut bool) {
 				FreshAcceptLength: r.FreshAcceptLength, Repeated4Grams: r.Repeated4Grams, FreshRatio: r.FreshRatio, RealAcceptLength: r.RealAcceptLength,
 				DraftShare: r.DraftShare, StepMs: r.StepMs, Preemptions: int64(r.Preemptions),
 			},
+			Classes: r.classClaims(),
 		}
 	}
 	return out, sum.Interrupted
+}
+
+// classClaims are the line's figures by class; nil where a point has none, since
+// several sequences share its steps.
+func (r *PointResult) classClaims() map[string]audit.ClassClaim {
+	if r.Concurrency != 1 {
+		return nil
+	}
+	out := map[string]audit.ClassClaim{}
+	for _, c := range r.Classes {
+		out[c.Class] = audit.ClassClaim{
+			Tokens: int64(c.Tokens), AcceptLength: c.AcceptLength, AcceptanceByPosition: c.AcceptanceByPosition,
+			TokS: c.TokS, RatioToPlain: c.RatioToPlain, DraftShare: c.DraftShare,
+		}
+	}
+	return out
 }
 
 // disagree says what of a run directory's files does not go with its records.

@@ -27,7 +27,7 @@ var forgeable = sync.OnceValues(func() (string, error) {
 	length := 2.5
 	cfg := Default()
 	cfg.Name, cfg.MaxNew, cfg.Repeats, cfg.IgnoreEOS = "forgeable", 28, 1, true
-	cfg.Prompts = Prompts{Limit: 3, MaxTokens: 40}
+	cfg.Prompts = Prompts{Sets: []Prompts{{Limit: 2, MaxTokens: 40}, {Kind: kindRandom, Limit: 1, MaxTokens: 40}}}
 	cfg.Strategies = []Strategy{
 		{Drafter: "mtp", K: []int{3}}, {Drafter: "ngram", K: []int{4}}, {Drafter: "mtp", K: []int{2}, Simulate: &Simulate{Length: &length}},
 	}
@@ -167,6 +167,33 @@ func (f *forgery) refigure(times float64) {
 			real := s.RealAccepted.Per(s.Verifications) + 1
 			p.RealAcceptLength = &real
 		}
+		f.reclass(p)
+	}
+}
+
+// reclass makes a line's figures by class those of the records.
+func (f *forgery) reclass(p *PointResult) {
+	classes := map[string]string{}
+	for _, q := range f.prompts {
+		classes[q.ID] = q.Class
+	}
+	speed := func(point, class string) (s acceptance.Stats, tokS float64) {
+		ns := int64(0)
+		f.of(point, func(r *engine.Record) {
+			if _, id := acceptance.SplitRequest(r.Request); classes[id] == class {
+				s.Add(r)
+				ns += r.TotalNs
+			}
+		})
+		return s, 1e9 * float64(s.Emitted) / float64(ns)
+	}
+	for i := range p.Classes {
+		c := &p.Classes[i]
+		s, tokS := speed(p.String(), c.Class)
+		_, plain := speed(Point{Strategy: -1, Rule: p.Rule, Concurrency: p.Concurrency}.String(), c.Class)
+		sum := s.Summary()
+		c.Tokens, c.AcceptLength, c.AcceptanceByPosition, c.DraftShare = int(sum.Emitted), sum.AcceptLength, sum.AcceptanceByPosition, sum.DraftShare
+		c.TokS, c.RatioToPlain = tokS, tokS/plain
 	}
 }
 
@@ -290,7 +317,16 @@ var forgeries = map[string]func(f *forgery){
 	"a weak point left out": func(f *forgery) {
 		f.sum.Runs = slices.DeleteFunc(f.sum.Runs, func(p PointResult) bool { return strings.HasPrefix(p.String(), "1-ngram") })
 	},
-	"exact in a simulated run": func(f *forgery) { yes := true; f.point(mtpDrawn).Exact = &yes },
+	"tok/s of a class up":          func(f *forgery) { f.point(mtpAlone).Classes[0].TokS *= 1.05 },
+	"ratio of a class up":          func(f *forgery) { f.point(mtpAlone).Classes[1].RatioToPlain *= 1.05 },
+	"tokens of a class up":         func(f *forgery) { f.point(mtpAlone).Classes[0].Tokens++ },
+	"accept length of a class up":  func(f *forgery) { f.point(mtpAlone).Classes[0].AcceptLength += 0.01 },
+	"first position of a class up": func(f *forgery) { f.point(mtpAlone).Classes[1].AcceptanceByPosition[0] += 0.01 },
+	"a class left out":             func(f *forgery) { p := f.point(mtpAlone); p.Classes = p.Classes[:1] },
+	"no line by class":             func(f *forgery) { f.point(mtpAlone).Classes = nil },
+	"a class that no prompt is of": func(f *forgery) { f.point(mtpAlone).Classes[0].Class = "better" },
+	"drafting of a class left out": func(f *forgery) { f.point(mtpAlone).Classes[0].DraftShare /= 2 },
+	"exact in a simulated run":     func(f *forgery) { yes := true; f.point(mtpDrawn).Exact = &yes },
 	"stamp removed": func(f *forgery) {
 		f.of(mtpDrawn, func(r *engine.Record) { r.Simulated, r.Simulation = false, "" })
 		f.unsimulated()

@@ -74,6 +74,7 @@ func (c *Case) plainToo() bool {
 // Request is what was asked of the engine, and what the client received.
 type Request struct {
 	ID     string
+	Class  string  // of the prompt; may be empty
 	Prompt []int32 // token ids
 	MaxNew int
 	Params sample.Params
@@ -144,6 +145,9 @@ type Claim struct {
 	Exact                *bool
 	// Speeds are nil where none were reported.
 	Speeds *Speeds
+	// Classes are lines by class of prompt (Request.Class). They are told where
+	// prompts are of two classes or more; nil where they never are.
+	Classes map[string]ClassClaim
 }
 
 // Lab runs requests on the honest engine: the same model, backend and

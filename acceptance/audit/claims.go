@@ -44,6 +44,7 @@ func (a *countsAudit) tally(r *engine.Record) {
 			a.claims[point] = t
 		}
 		t.add(r)
+		a.class(point, r)
 		if a.c.Claims[point].Speeds == nil {
 			continue
 		}

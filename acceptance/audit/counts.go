@@ -21,6 +21,7 @@ type countsAudit struct {
 	figures  figures
 	claims   map[string]*tally
 	paces    map[string]*pace
+	classes  map[string]map[string]*classTally // by point
 	ended    int // 1: no request failed, 2: one did, 0: not looked
 	narrow   widths
 	pairs    map[string]*Mixture
@@ -35,7 +36,7 @@ type countsAudit struct {
 func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error) {
 	a := &countsAudit{
 		ctx: ctx, c: c, b: newBook("counts", c), progress: progress, chosen: c.choose(),
-		threads: map[string]*thread{}, sims: map[string]*simulation{}, claims: map[string]*tally{}, paces: map[string]*pace{}, lastStep: -1,
+		threads: map[string]*thread{}, sims: map[string]*simulation{}, claims: map[string]*tally{}, paces: map[string]*pace{}, classes: map[string]map[string]*classTally{}, lastStep: -1,
 	}
 	for _, name := range countChecks {
 		a.b.check(name)
@@ -52,6 +53,7 @@ func Counts(ctx context.Context, c *Case, progress func(string)) (*Report, error
 	a.lossy.note(a.b)
 	a.claimed()
 	a.speeds()
+	a.byClass()
 	for _, why := range c.Disagree {
 		a.b.check(checkFiles).holds(false)
 		a.b.check(checkFiles).blame(nil, "%s", why)
@@ -79,7 +81,7 @@ const (
 var countChecks = []string{
 	checkSpec, checkDraw, checkSupport, checkBeyond, checkEmitted, checkDecided, checkAccepted, checkClaims, checkDrafts, checkRule,
 	checkWidth, checkRows, checkIDs, checkGreedy, checkKind, checkReal, checkLossy, checkPosition, checkSequence, checkPrefill, checkStop,
-	checkMean, checkSpread, checkBatch, checkSum, checkRequests, checkRanks, checkGaps, checkVocab, checkTotals, checkGapless, checkCached, checkSpeeds, checkFiles, checkStuck,
+	checkMean, checkSpread, checkBatch, checkSum, checkRequests, checkRanks, checkGaps, checkVocab, checkTotals, checkGapless, checkCached, checkSpeeds, checkClasses, checkFiles, checkStuck,
 }
 
 // record checks one record, by itself and after those of its request before it.

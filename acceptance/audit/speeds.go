@@ -121,18 +121,23 @@ func (p *pace) against(c *Speeds, plain *pace, base *Speeds, cut bool) string {
 	if c.RealAcceptLength != nil {
 		figures = append(figures, figure{"accept length of the rule itself", *c.RealAcceptLength, sum.RealAccepted.Per(sum.Verifications) + 1})
 	}
-	for _, f := range figures {
-		if !near(f.reported, f.found) {
-			return fmt.Sprintf("%s is reported as %.6g; the records have %.6g (%+.1f %%)", f.name, f.reported, f.found, 100*(f.reported/f.found-1))
-		}
-	}
-	return ""
+	return differing(figures)
 }
 
 // figure is one that was reported, beside what the records have.
 type figure struct {
 	name            string
 	reported, found float64
+}
+
+// differing says of the first figure that is not what the records have, or "".
+func differing(figures []figure) string {
+	for _, f := range figures {
+		if !near(f.reported, f.found) {
+			return fmt.Sprintf("%s is reported as %.6g; the records have %.6g (%+.1f %%)", f.name, f.reported, f.found, 100*(f.reported/f.found-1))
+		}
+	}
+	return ""
 }
 
 // middle is the median: of an even number, the mean of the two in the middle.
