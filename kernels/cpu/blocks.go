@@ -47,7 +47,7 @@ func (w *worker) blocks(o *matmulOp) {
 		c0, c1 := p*panelRows, min((p+1)*panelRows, m.w.rows)
 		for r := 0; r < m.dst.rows; r += o.block {
 			rows := min(o.block, m.dst.rows-r)
-			w.tiles(&m, x, r, rows, p, -1, acc, panelRows)
+			w.tiles(&m, x, r, rows, p, -1, nil, acc, panelRows)
 			w.finish(&m, r, rows, c0, c1, acc, panelRows)
 			w.count(&m, rows, c1-c0, 2)
 		}

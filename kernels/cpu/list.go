@@ -149,7 +149,7 @@ func (w *worker) do(l *list, r ref) bool {
 	case opNorm:
 		w.norm(&l.rows[r.i])
 	case opMatMul:
-		return w.matmul(&l.matmuls[r.i])
+		return w.matmul(l, int(r.i))
 	case opRoute:
 		w.route(&l.routes[r.i])
 	case opMixture:

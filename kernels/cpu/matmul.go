@@ -124,7 +124,7 @@ func (o *matmulOp) plan(q *queue) {
 	rows := o.dst.rows
 	o.block, o.k = rows, narrowK
 	o.group = max(1, groupCols/panelRows/rows) * 2
-	o.stream = q.b.mem.used[kernels.Weights] >= int64(q.b.stream)
+	o.stream = q.b.set.Stream != nil && q.b.mem.used[kernels.Weights] >= int64(q.b.stream)
 	if rows > q.b.set.MaxM4 {
 		o.stream = false
 		limit := min(wideRows, max(64, wideBytes/2/o.w.cols))
@@ -152,7 +152,13 @@ func (o *matmulOp) plan(q *queue) {
 	q.require(n)
 }
 
-func (w *worker) matmul(o *matmulOp) bool {
+// matmul runs this worker's part of product i of a list.
+func (w *worker) matmul(l *list, i int) bool {
+	o := &l.matmuls[i]
+	w.next = nil
+	if o.stream && i+1 < len(l.matmuls) {
+		w.next = l.matmuls[i+1].begins(w)
+	}
 	x, ok := w.normed(o)
 	if !ok {
 		return false
@@ -176,6 +182,29 @@ func (w *worker) matmul(o *matmulOp) bool {
 		w.work.MatMulRows += uint64(o.dst.rows)
 	}
 	return true
+}
+
+// begins returns where a worker begins to read the weight of a product that streams,
+// else nil.
+func (o *matmulOp) begins(w *worker) *uint16 {
+	if !o.stream || o.w.int4 > 0 {
+		return nil
+	}
+	p, _ := w.share(o.w.panels)
+	if !o.w.paired {
+		lo, _ := w.share(o.w.halves())
+		p = (lo + 1) / 2
+	}
+	return (*uint16)(o.w.panel(min(p, o.w.panels-1)))
+}
+
+// ifLast returns where reading goes on after the last of a row of steps; after the
+// others, nil, it goes on behind them.
+func ifLast(last bool, next *uint16) *uint16 {
+	if last {
+		return next
+	}
+	return nil
 }
 
 // normed returns the rows that enter the product.
@@ -202,18 +231,31 @@ func (w *worker) normed(o *matmulOp) (view, bool) {
 	return v, w.sync()
 }
 
-// plainRows computes this worker's outputs of rows [r, r+n).
+// plainRows computes this worker's outputs of rows [r, r+n). It begins with a whole
+// panel: a half before it is read behind the others.
 func (w *worker) plainRows(o *matmulOp, x view, r, n int, acc []float32) {
-	lo, hi := w.share((o.w.rows + halfRows - 1) / halfRows)
+	lo, hi := w.share(o.w.halves())
+	whole := min(roundUp(lo, 2), hi)
+	if whole == lo {
+		w.halves(o, x, r, n, lo, hi, w.next, acc)
+		return
+	}
+	w.halves(o, x, r, n, whole, hi, (*uint16)(o.w.panel(lo/2)), acc)
+	w.halves(o, x, r, n, lo, whole, w.next, acc)
+}
+
+// halves computes the outputs of halves [lo, hi), before next is read.
+func (w *worker) halves(o *matmulOp, x view, r, n, lo, hi int, next *uint16, acc []float32) {
 	stride := o.group * halfRows
 	for u := lo; u < hi; {
 		end := min(hi, u/2*2+o.group)
+		then := ifLast(end == hi, next)
 		c0, c1 := u*halfRows, min(end*halfRows, o.w.rows)
 		if o.direct && c1 == end*halfRows {
 			out := unsafe.Slice((*float32)(addBytes(o.dst.row(r), 4*c0)), (n-1)*o.dst.stride/4+c1-c0)
-			w.units(o, x, r, n, u, end, out, o.dst.stride/4)
+			w.units(o, x, r, n, u, end, then, out, o.dst.stride/4)
 		} else {
-			w.units(o, x, r, n, u, end, acc, stride)
+			w.units(o, x, r, n, u, end, then, acc, stride)
 			w.finish(o, r, n, c0, c1, acc, stride)
 		}
 		w.count(o, n, c1-c0, end-u)
@@ -221,17 +263,15 @@ func (w *worker) plainRows(o *matmulOp, x view, r, n int, acc []float32) {
 	}
 }
 
-// units computes the outputs of halves [u, end) into out.
-func (w *worker) units(o *matmulOp, x view, r, n, u, end int, out []float32, stride int) {
+// units computes the outputs of halves [u, end) into out, before next is read.
+func (w *worker) units(o *matmulOp, x view, r, n, u, end int, next *uint16, out []float32, stride int) {
 	for v := u; v < end; {
-		at := out[(v-u)*halfRows:]
-		if v%2 == 0 && v+2 <= end {
-			w.tiles(o, x, r, n, v/2, -1, at, stride)
-			v += 2
-		} else {
-			w.tiles(o, x, r, n, v/2, v%2, at, stride)
-			v++
+		at, half, step := out[(v-u)*halfRows:], -1, 2
+		if v%2 != 0 || v+2 > end {
+			half, step = v%2, 1
 		}
+		w.tiles(o, x, r, n, v/2, half, ifLast(v+step == end, next), at, stride)
+		v += step
 	}
 }
 
@@ -241,7 +281,7 @@ func (w *worker) pairedRows(o *matmulOp, x view, r, n int, acc []float32) {
 	stride := o.group * halfRows
 	half := o.w.rows / 2
 	for p := lo; p < hi; p++ {
-		w.tiles(o, x, r, n, p, -1, acc, stride)
+		w.tiles(o, x, r, n, p, -1, ifLast(p+1 == hi, w.next), acc, stride)
 		c0, c1 := p*halfRows, min((p+1)*halfRows, half)
 		if o.act == kernels.SwiGLU {
 			for i := range n {
@@ -257,8 +297,8 @@ func (w *worker) pairedRows(o *matmulOp, x view, r, n int, acc []float32) {
 }
 
 // tiles multiplies rows [r, r+n) by panel p, or by one half of it, in tiles of
-// rows and blocks of K.
-func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, stride int) {
+// rows and blocks of K. next is read after it, if not nil.
+func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, next *uint16, out []float32, stride int) {
 	if o.w.int4 > 0 {
 		w.tiles4(o, n, p, half, out, stride)
 		return
@@ -270,18 +310,18 @@ func (w *worker) tiles(o *matmulOp, x view, r, n, p, half int, out []float32, st
 		vecs, most = 2, set.MaxM2
 		panel = addBytes(panel, half*halfRows*4)
 	}
-	gemm := set.Gemm
-	if o.stream {
-		gemm = set.Stream
-	}
 	count := (n + most - 1) / most
 	tile := (n + count - 1) / count
 	for k := 0; k < o.w.cols; k += o.k {
 		k2 := min(o.k, o.w.cols-k) / 2
 		from := (*uint16)(addBytes(panel, k*panelRows*2))
 		for i := 0; i < n; i += tile {
-			in := (*uint16)(addBytes(x.row(r+i), 2*k))
-			gemm(&out[i*stride], stride, from, vecs, in, x.stride/2, min(tile, n-i), k2, k > 0)
+			in, at, rows := (*uint16)(addBytes(x.row(r+i), 2*k)), &out[i*stride], min(tile, n-i)
+			if !o.stream {
+				set.Gemm(at, stride, from, vecs, in, x.stride/2, rows, k2, k > 0)
+				continue
+			}
+			set.Stream(at, stride, from, ifLast(k+o.k >= o.w.cols, next), vecs, in, x.stride/2, rows, k2, k > 0)
 		}
 	}
 }

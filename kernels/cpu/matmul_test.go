@@ -71,20 +71,32 @@ func TestMatMul(t *testing.T) {
 	}
 }
 
-// TestMatMulStream compares weights that are taken to come from memory with the
-// same weights taken to be in a cache.
+// TestMatMulStream compares weights that are taken to come from memory, product after
+// product, with the same weights taken to be in a cache.
 func TestMatMulStream(t *testing.T) {
-	const n, k = 232, 2100
+	const n, k = 200, 2100 // 7 halves of panels
 	for _, set := range sets() {
 		var want []float32
 		for _, from := range []int{streamBytes, 0} {
 			r := newRig(t, 2, set)
 			r.b.stream = from
 			w, _ := r.matrix(1, n, k)
-			var got []float32
+			gate, up := random(3, n*k, 0.2), random(4, n*k, 0.2)
+			pair := r.load(kernels.Matrix, true, part("gate", n, k, gate), part("up", n, k, up))
+			var out []kernels.Buf
 			for _, rows := range []int{1, 2, 7, 8, 13} {
-				y := r.alloc(kernels.F32, rows, n)
-				r.q.MatMul(y, w, r.put16(rows, k, random(2, rows*k, 1)), kernels.Linear{})
+				x := r.put16(rows, k, random(2, rows*k, 1))
+				for _, w := range []kernels.Weight{w, pair, pair, w, w} {
+					cols := n
+					if w == pair {
+						cols = 2 * n
+					}
+					out = append(out, r.alloc(kernels.F32, rows, cols))
+					r.q.MatMul(out[len(out)-1], w, x, kernels.Linear{})
+				}
+			}
+			var got []float32
+			for _, y := range out {
 				got = append(got, r.getF32(y)...)
 			}
 			if want == nil {

@@ -253,7 +253,7 @@ func (w *worker) expertsBlock(o *mixtureOp, s *sorted) {
 
 // expertPanel computes panel p for the n pairs from a place on.
 func (w *worker) expertPanel(o *mixtureOp, m *matmulOp, s *sorted, from, n, p int, acc []float32) {
-	w.tiles(m, s.x, from, n, p, -1, acc, panelRows)
+	w.tiles(m, s.x, from, n, p, -1, nil, acc, panelRows)
 	width, outputs := panelRows, m.w.rows
 	if m.w.paired {
 		width, outputs = halfRows, m.w.rows/2
@@ -285,7 +285,7 @@ func (w *worker) mixBlock(o *mixtureOp, s *sorted) {
 		}
 		s.experts(func(e, from, n int) {
 			o.expert(&m, e, n, w.set.MaxM4)
-			w.tiles(&m, s.x, from, n, panel, half, acc[from*o.cols:], o.cols)
+			w.tiles(&m, s.x, from, n, panel, half, nil, acc[from*o.cols:], o.cols)
 			w.count(&m, n, c1-c0, o.cols/halfRows)
 		})
 		y := sum[:c1-c0]

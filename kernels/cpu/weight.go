@@ -45,6 +45,9 @@ func (w *weight) panel(p int) unsafe.Pointer {
 	return unsafe.Add(w.packed, p*panelRows*w.cols*2)
 }
 
+// halves returns the number of halves of panels, the last of which may be short.
+func (w *weight) halves() int { return (w.rows + halfRows - 1) / halfRows }
+
 // half4 returns the data and meta of half u of a Matrix of 4 bits.
 func (w *weight) half4(u int) (data, meta *byte) {
 	return (*byte)(unsafe.Add(w.packed, u*halfRows*w.cols/2)), (*byte)(unsafe.Add(w.meta, u*w.cols/w.int4*vec.Int4Meta))

@@ -22,6 +22,7 @@ type worker struct {
 	shared []byte    // scratch that all workers see
 	wide   []float32 // rows of a product with a matrix of 4 bits, in tmp
 	work   kernels.Counters
+	next   *uint16            // weights that are read after those of the current product, or nil
 	seen   []uint64           // per slot: the last check of spans that met it
 	check  uint64             // number of the current one
 	in     [convTaps][]uint16 // inputs of a convolution: whole rows

@@ -32,25 +32,30 @@ func (t *kernelTable) gemm(out *float32, outStride int, panel *uint16, vecs int,
 	case vecs == 4 && m <= rows4:
 		t[4][m](out, outStride, panel, x, xStride, k2, ahead, load)
 	default:
-		parts(t[2][:rows2+1], 2, vecs, out, outStride, panel, x, xStride, m, k2, load)
+		parts(t[2][:rows2+1], 2, vecs, out, outStride, panel, nil, x, xStride, m, k2, load)
 	}
 }
 
-// parts computes m rows with kernels of width vectors, in blocks of k: all rows,
-// at most len(kernels)-1 at a time, of part after part of the vecs vectors. Rows
-// do not influence each other and accumulators pass through memory unchanged, so
-// the cuts are free. Each part of a block prefetches its share of the next block,
-// so that memory is asked for in order and all the time.
-func parts(kernels []gemmKernel, width, vecs int, out *float32, outStride int, panel, x *uint16, xStride, m, k2 int, load bool) {
+// parts computes m rows with kernels of width vectors, in blocks of k of about one
+// size: all rows, at most len(kernels)-1 at a time, of part after part of the vecs
+// vectors. Rows do not influence each other and accumulators pass through memory
+// unchanged, so the cuts are free. Each part of a block prefetches its share of the
+// next block, which after the panel is next or what lies behind it, so that memory is
+// asked for in order and all the time.
+func parts(kernels []gemmKernel, width, vecs int, out *float32, outStride int, panel, next, x *uint16, xStride, m, k2 int, load bool) {
 	most := len(kernels) - 1
 	tiles := (m + most - 1) / most
-	for {
-		n := min(k2, blockPairs)
+	for blocks := (k2 + blockPairs - 1) / blockPairs; ; blocks-- {
+		n := (k2 + blocks - 1) / blocks
+		ahead := 256 * n
+		if n == k2 && next != nil {
+			ahead = int(uintptr(unsafe.Pointer(next)) - uintptr(unsafe.Pointer(panel)))
+		}
 		for i := range tiles {
 			r, rows := m*i/tiles, m*(i+1)/tiles-m*i/tiles
 			for v := 0; v < vecs; v += width {
 				kernels[rows](advance(out, r*outStride+16*v), outStride, advance(panel, 32*v),
-					advance(x, r*xStride), xStride, n, 256*n+64*v*(n-1), load)
+					advance(x, r*xStride), xStride, n, ahead+64*v*(n-1), load)
 			}
 		}
 		if k2 -= n; k2 <= 0 {
@@ -78,7 +83,7 @@ const streamBlocks = 1 << 16
 // fmaStream is Stream by AVX-512 FMA. A few rows take a block of a panel one vector at
 // a time: measured, that asks for the next block at a pace that memory keeps up
 // with, where whole panels ask in bursts. Some more have kernels of their own.
-func fmaStream(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
+func fmaStream(out *float32, outStride int, panel, next *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool) {
 	if vecs == 4 && m < len(gemmStream) && gemmStream[max(m, 0)] != nil {
 		gemmStream[m](out, outStride, panel, x, xStride, k2, streamBlocks, load)
 		return
@@ -88,7 +93,7 @@ func fmaStream(out *float32, outStride int, panel *uint16, vecs int, x *uint16, 
 		width, most = 2, rows2
 	}
 	if m > 0 {
-		parts(gemmFMA[width][:most+1], width, vecs, out, outStride, panel, x, xStride, m, k2, load)
+		parts(gemmFMA[width][:most+1], width, vecs, out, outStride, panel, next, x, xStride, m, k2, load)
 	}
 }
 
@@ -127,9 +132,9 @@ func avx2Gemm(out *float32, outStride int, panel *uint16, vecs int, x *uint16, x
 	case m == 1 && vecs == 4:
 		gemmAVX2[4][1](out, outStride, panel, x, xStride, k2, streamAhead, load)
 	case m <= 3:
-		parts(gemmAVX2[2][:4], 2, vecs, out, outStride, panel, x, xStride, m, k2, load)
+		parts(gemmAVX2[2][:4], 2, vecs, out, outStride, panel, nil, x, xStride, m, k2, load)
 	default:
-		parts(gemmAVX2[1][:7], 1, vecs, out, outStride, panel, x, xStride, m, k2, load)
+		parts(gemmAVX2[1][:7], 1, vecs, out, outStride, panel, nil, x, xStride, m, k2, load)
 	}
 }
 

@@ -36,8 +36,9 @@ type Set struct {
 	Gemm func(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool)
 	// Stream is Gemm for panels that come from memory rather than from a
 	// cache, one after another: slower where they are cached, faster where
-	// they are not.
-	Stream func(out *float32, outStride int, panel *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool)
+	// they are not; nil where Gemm is as good. next is what the caller goes on with if that is not what
+	// lies behind the panel, else nil; it may be prefetched, too.
+	Stream func(out *float32, outStride int, panel, next *uint16, vecs int, x *uint16, xStride, m, k2 int, load bool)
 
 	// Int4 computes out[r*outStride+n] = sum over K of x[r*xStride+k] * w[n][k]
 	// for r < m and n < Int4Outputs, with 4-bit weights w = scale*(q - zero) as

@@ -16,7 +16,7 @@ const Env = "EXACTA_KERNELS"
 // goSet is the portable set, the definition of the others.
 var goSet = Set{
 	Name: "go", MaxM4: 6, MaxM2: 12,
-	Gemm: goGemm, Stream: goGemm, Int4: goInt4, Interleave: goInterleave,
+	Gemm: goGemm, Int4: goInt4, Interleave: goInterleave,
 	ToBF16: goToBF16, FromBF16: goFromBF16,
 	SumSquaresBF16: goSumSquaresBF16, SumSquares: goSumSquares,
 	ScaleWeightBF16: goScaleWeightBF16, ScaleWeight: goScaleWeight,

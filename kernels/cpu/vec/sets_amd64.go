@@ -14,7 +14,7 @@ func machineSets() []*Set {
 		s := avx512Set("avx512bf16")
 		s.Peak = dotPeak
 		if !dotIsSlow() {
-			s.Gemm, s.Stream = dotGemm, dotGemm
+			s.Gemm, s.Stream = dotGemm, nil
 		}
 		sets = append(sets, s)
 	}
@@ -66,7 +66,7 @@ func avx512Set(name string) *Set {
 func avx2Set() *Set {
 	return &Set{
 		Name: "avx2", MaxM4: 6, MaxM2: 12,
-		Gemm: avx2Gemm, Stream: avx2Gemm, Int4: avx2Int4, Interleave: interleaveAVX2, Peak: avx2Peak,
+		Gemm: avx2Gemm, Int4: avx2Int4, Interleave: interleaveAVX2, Peak: avx2Peak,
 		ToBF16:          avx2ToBF16,
 		FromBF16:        avx2FromBF16,
 		SumSquaresBF16:  avx2SumSquaresBF16,
