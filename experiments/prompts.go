@@ -1,8 +1,6 @@
 package experiments
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +10,7 @@ import (
 
 	"exacta.dev/exacta/engine/chat"
 	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/experiments/workload"
 )
 
 // Prompt is a prompt ready to run.
@@ -19,17 +18,6 @@ type Prompt struct {
 	ID    string  `json:"id"`
 	Class string  `json:"class"`
 	IDs   []int32 `json:"prompt_ids"`
-}
-
-// promptLine is a line of a prompt file: exacta's own, or a question of
-// Spec-Bench and MT-Bench.
-type promptLine struct {
-	ID         string   `json:"id"`
-	QuestionID any      `json:"question_id"`
-	Class      string   `json:"class"`
-	Category   string   `json:"category"`
-	Prompt     *string  `json:"prompt"`
-	Turns      []string `json:"turns"`
 }
 
 // Kinds of prompts.
@@ -177,55 +165,7 @@ func promptTexts(p Prompts, e *registry.Entry) ([]registry.Prompt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prompts.file: %w", err)
 	}
-	return parsePrompts(p.File, text)
-}
-
-// parsePrompts reads a JSONL file of prompts.
-func parsePrompts(name string, text []byte) ([]registry.Prompt, error) {
-	var out []registry.Prompt
-	seen := map[string]int{} // line by id
-	for i, line := range bytes.Split(text, []byte("\n")) {
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
-		}
-		if !utf8.Valid(line) {
-			return nil, fmt.Errorf("%s:%d: not valid UTF-8", name, i+1)
-		}
-		var l promptLine
-		if err := json.Unmarshal(line, &l); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
-		}
-		q := registry.Prompt{ID: l.ID, Class: l.Class}
-		switch {
-		case l.Prompt != nil:
-			q.Text = *l.Prompt
-		case len(l.Turns) > 0:
-			q.Text = l.Turns[0]
-		default:
-			return nil, fmt.Errorf("%s:%d: neither \"prompt\" nor \"turns\" is there", name, i+1)
-		}
-		if q.Text == "" {
-			return nil, fmt.Errorf("%s:%d: the prompt is empty", name, i+1)
-		}
-		if q.ID == "" && l.QuestionID != nil {
-			q.ID = fmt.Sprint(l.QuestionID)
-		}
-		if q.ID == "" {
-			q.ID = fmt.Sprintf("line-%d", i+1)
-		}
-		if at := seen[q.ID]; at > 0 {
-			return nil, fmt.Errorf("%s:%d: id %q is that of line %d; each prompt needs its own", name, i+1, q.ID, at)
-		}
-		seen[q.ID] = i + 1
-		if q.Class == "" {
-			q.Class = l.Category
-		}
-		out = append(out, q)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: no prompts", name)
-	}
-	return out, nil
+	return workload.ParsePrompts(p.File, text, workload.Formats["exacta"])
 }
 
 // randomPrompts makes prompts of random ids.
