@@ -30,6 +30,8 @@ type BenchServeOptions struct {
 	Requests, Connections int
 	// PromptTokens and NewTokens of a request.
 	PromptTokens, NewTokens int
+
+	first int // request, of all that there could be
 }
 
 // BenchServe is what was measured.
@@ -187,7 +189,7 @@ func quantiles(v []float64) (q [4]float64) {
 // prompt is the prompt of request i, of ids that every vocabulary has.
 func (o *BenchServeOptions) prompt(i int) []int32 {
 	ids := make([]int32, o.PromptTokens)
-	x := uint32(i)*2654435761 + 1
+	x := uint32(o.first+i)*2654435761 + 1
 	for j := range ids {
 		x = x*1664525 + 1013904223
 		ids[j] = 100 + int32(x>>16)%1000
@@ -227,16 +229,11 @@ func (o *BenchServeOptions) ask(ctx context.Context, client *http.Client, i int)
 		case !ok:
 		case data == "[DONE]":
 			done = true
-		case a.ttft == 0:
-			a.ttft = time.Since(start)
-		case strings.Contains(data, `"choices":[]`):
-			var v struct {
-				Usage struct {
-					Tokens int `json:"completion_tokens"`
-				} `json:"usage"`
+		default:
+			if a.ttft == 0 {
+				a.ttft = time.Since(start)
 			}
-			a.err = json.Unmarshal([]byte(data), &v)
-			a.tokens = v.Usage.Tokens
+			a.err = errors.Join(a.err, a.count(data))
 		}
 	}
 	a.total = time.Since(start)
@@ -248,6 +245,22 @@ func (o *BenchServeOptions) ask(ctx context.Context, client *http.Client, i int)
 		a.err = fmt.Errorf("request %d: %d tokens of %d, ended: %v", i, a.tokens, o.NewTokens, done)
 	}
 	return a
+}
+
+// count takes the tokens of an answer from the event that tells its usage: with
+// some servers the last piece, with others one more.
+func (a *answered) count(data string) error {
+	if !strings.Contains(data, `"usage":{`) {
+		return nil
+	}
+	var v struct {
+		Usage struct {
+			Tokens int `json:"completion_tokens"`
+		} `json:"usage"`
+	}
+	err := json.Unmarshal([]byte(data), &v)
+	a.tokens = v.Usage.Tokens
+	return err
 }
 
 // offline runs the same requests on an engine alone and returns its tokens per second.

@@ -37,7 +37,7 @@ rounds, machine, decode, verify, draft, heads, prefill, memory}.`,
 	} {
 		cmd.AddCommand(newBenchPart(o, name, short))
 	}
-	cmd.AddCommand(newOracleCommand(o), newBenchDraftCommand(o), newLoadBenchCommand(o), newServeBenchCommand(o), newBenchStepsCommand(o))
+	cmd.AddCommand(newOracleCommand(o), newBenchDraftCommand(o), newLoadBenchCommand(o), newServeBenchCommand(o), newServersBenchCommand(o), newBenchStepsCommand(o))
 	return cmd
 }
 

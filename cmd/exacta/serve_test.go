@@ -145,3 +145,29 @@ func TestBenchServe(t *testing.T) {
 		require.Contains(t, out.String()+errs.String(), want)
 	}
 }
+
+// bench servers puts the same requests to each server and compares it with the first.
+func TestBenchServers(t *testing.T) {
+	one, _, stopOne := started(t, "--draft", "none", "--context", "128")
+	defer stopOne()
+	two, _, stopTwo := started(t, "--draft", "ngram", "--context", "128")
+	defer stopTwo()
+	var out, errs strings.Builder
+	args := []string{"bench", "servers", "--server", "a=" + one, "--server", "b=" + two, "--concurrency", "1,3", "--rounds", "2", "--new-tokens", "4"}
+	require.Equal(t, exitFine, run(context.Background(), append(args, "--json"), &out, &errs), errs.String())
+	levels := decode(t, out.String())["levels"].([]any)
+	require.Len(t, levels, 2)
+	for _, l := range levels {
+		ratios := l.(map[string]any)["ratio"].([]any)
+		require.Equal(t, []any{1.0, 1.0, 1.0}, ratios[0])
+		least, middle, most := ratios[1].([]any)[1].(float64), ratios[1].([]any)[0].(float64), ratios[1].([]any)[2].(float64)
+		require.True(t, 0 < least && least <= middle && middle <= most)
+	}
+	for want, args := range map[string][]string{
+		"NAME=URL": {"--server", "http"}, "at least 1": {}, "requests failed": {"--server", "a=" + one, "--server", "b=http://127.0.0.1:1"},
+	} {
+		errs.Reset()
+		require.Equal(t, exitBad, run(context.Background(), append([]string{"bench", "servers"}, args...), &out, &errs))
+		require.Contains(t, errs.String(), want)
+	}
+}
