@@ -161,7 +161,7 @@ func (be *Backend) Info() kernels.Info {
 	set := fmt.Sprintf("sm_%d", be.arch)
 	return kernels.Info{
 		Name: "cuda", Device: be.dev.Name, Kernels: set,
-		Arithmetic: "cuda-" + set + "-bf16-2", Graphs: true,
+		Arithmetic: "cuda-" + set + "-bf16-3", Graphs: true,
 	}
 }
 

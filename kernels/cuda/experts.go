@@ -35,7 +35,7 @@ func (q *queue) Route(ids, weights, logits kernels.Buf, s *kernels.RouteSpec) {
 			a.bias = q.vector(s.Bias, x.cols, "bias")
 		}
 		*args[routeArgs](q) = a
-		q.launch(kRoute, i.rows, 1, 0)
+		q.launchBlock(kRoute, driver.Grid{X: i.rows, Y: 1, Block: 32, Shared: 4 * (3*x.cols + int(a.groups) + s.K)})
 	})
 }
 

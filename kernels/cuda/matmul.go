@@ -83,7 +83,7 @@ func (q *queue) normed(x operand, n norm, rows int) operand {
 	*args[normArgs](q) = normArgs{
 		env: q.head(), dst: to.view(), x: x.view(), w: n.w, eps: n.eps, cols: int32(x.cols), group: n.group, centered: n.centered,
 	}
-	q.launch(kNorm, rows, ceil(x.cols/int(n.group), threads/32), 0)
+	q.launchNorm(rows, x.cols, n)
 	return to
 }
 

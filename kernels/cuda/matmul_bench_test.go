@@ -44,6 +44,9 @@ type rates struct {
 const poolBytes = 3 << 30
 
 func newRates(t testing.TB) *rates {
+	if os.Getenv("EXACTA_RATES") == "" {
+		t.Skip("EXACTA_RATES is not set")
+	}
 	be := device(t)
 	r := &rates{t: t, be: be, q: be.q}
 	var err error
@@ -155,11 +158,7 @@ func (r *rates) product(n, k int, paired bool, rows int) float64 {
 // TestRates prints what products take, for shapes of models, with EXACTA_RATES set; of
 // "cuts" it also says which cut of few rows is the best.
 func TestRates(t *testing.T) {
-	what := os.Getenv("EXACTA_RATES")
-	if what == "" {
-		t.Skip("EXACTA_RATES is not set")
-	}
-	r := newRates(t)
+	r, what := newRates(t), os.Getenv("EXACTA_RATES")
 	read := r.readRate()
 	cp, err := r.be.CopyRate()
 	require.NoError(t, err)

@@ -208,18 +208,13 @@ func (q *queue) failWith(err error) {
 // launch runs a kernel on the arguments in the parameter area, unless the
 // operation has failed or there is nothing to do.
 func (q *queue) launch(k kernelID, x, y, shared int) {
-	if q.bad != nil || x == 0 || y == 0 {
-		return
-	}
-	g := driver.Grid{X: x, Y: y, Block: threads, Shared: shared}
-	q.failWith(q.stream.Launch(&q.be.kernels[k], g, int(kernelTable[k].args)))
-	q.counts().Launches++
+	q.launchBlock(k, driver.Grid{X: x, Y: y, Block: threads, Shared: shared})
 }
 
-// launchBlock is launch with a grid of the caller's, of a kernel that waits for the one
-// in front by itself and may start early where devices have that.
+// launchBlock is launch with a grid of the caller's. Every kernel waits for the one in
+// front by itself, and so may start early where devices have that.
 func (q *queue) launchBlock(k kernelID, g driver.Grid) {
-	if q.bad != nil {
+	if q.bad != nil || g.X == 0 || g.Y == 0 {
 		return
 	}
 	if q.be.arch >= hopper {

@@ -81,9 +81,21 @@ func (q *queue) Norm(dst, x kernels.Buf, n kernels.Norm) {
 			cols: int32(d.cols), group: r.group, centered: r.centered, wide: flag(s.kind == kernels.F32), each: r.each,
 		}
 		if q.bad == nil && d.cols > 0 {
-			q.launch(kNorm, d.rows, ceil(d.cols/int(r.group), threads/32), 0)
+			q.launchNorm(d.rows, d.cols, r)
 		}
 	})
+}
+
+// normWarp is NORM_WARP: the widest group that a warp norms.
+const normWarp = 512
+
+// launchNorm launches a norm of rows of cols columns, whose arguments are in place.
+func (q *queue) launchNorm(rows, cols int, n norm) {
+	groups := cols / int(n.group)
+	if n.group <= normWarp {
+		groups = ceil(groups, threads/32)
+	}
+	q.launch(kNorm, rows, groups, 0)
 }
 
 // ceil returns n/d rounded up.

@@ -7,8 +7,11 @@ import "exacta.dev/exacta/kernels"
 // maxLogits is the widest row that the hash can fold: 512 segments.
 const maxLogits = 512 * kernels.HashSegment
 
-// statsPart is the size of Part: what is found in a segment of a row.
-const statsPart = 32
+// What a block of stats_parts finds: TOGETHER segments, and the size of Part.
+const (
+	statsTogether = 8
+	statsPart     = 24 + 8*statsTogether
+)
 
 // Stats reduces each row of logits. A NaN is below every number, and of equal
 // logits the lowest id comes first.
@@ -27,7 +30,8 @@ func (q *queue) Stats(dst, logits kernels.Buf, vocab int, hash bool) {
 			return
 		}
 		segments := ceil(x.cols, kernels.HashSegment)
-		most := int(q.scratch.bytes) / (segments * statsPart)
+		parts := ceil(segments, statsTogether)
+		most := int(q.scratch.bytes) / (parts * statsPart)
 		for at := 0; at < d.rows && q.bad == nil; at += most {
 			n := min(most, d.rows-at)
 			a := statsArgs{
@@ -36,7 +40,7 @@ func (q *queue) Stats(dst, logits kernels.Buf, vocab int, hash bool) {
 			}
 			a.dst.p, a.x.p = d.row(int64(at)), x.row(int64(at))
 			*args[statsArgs](q) = a
-			q.launch(kStatsParts, segments, n, 0)
+			q.launch(kStatsParts, parts, n, 0)
 			q.launch(kStats, n, 1, 0)
 		}
 		q.counts().LogitRows += uint64(d.rows)

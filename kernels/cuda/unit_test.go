@@ -63,7 +63,7 @@ func TestKernelTable(t *testing.T) {
 		require.LessOrEqual(t, k.args, uintptr(driver.ParamBytes), k.name)
 		text, err := source(k.file)
 		require.NoError(t, err)
-		require.Regexp(t, `(KERNEL|MATMUL|MATMUL4|WIDE|NARROW|ATTEND)\(`+k.name+`,| `+k.name+`\(const __grid_constant__`, text)
+		require.Regexp(t, `(KERNEL|KERNEL_OF|MATMUL|MATMUL4|WIDE|NARROW|ATTEND)\((.*, )?`+k.name+`,`, text)
 	}
 }
 

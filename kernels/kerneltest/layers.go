@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"exacta.dev/exacta/kernels"
@@ -69,6 +70,49 @@ func (m *machine) prefill(n int, chunk ...int) kernels.Buf {
 		at += c
 	}
 	return dst
+}
+
+// testNotFinite puts values that are no finite numbers into the last rows of a sequence,
+// and into drafts that are rejected: rows in front of them must not notice.
+func testNotFinite(t *testing.T, s suite) {
+	for _, shape := range []attnShape{attnShapes[0], attnShapes[1], attnShapes[4], attnShapes[6]} {
+		t.Run(shape.name, func(t *testing.T) {
+			const n, wild = 140, 130
+			r := s.rig(t, 47)
+			l := r.attnLayer(shape)
+			values := l.main - shape.kv*l.attn.Values() // where they begin in a row
+			spoil := func(row []float32) []float32 {
+				row[values+r.rnd.IntN(l.main-values)] = float32(math.Inf(1 - 2*r.rnd.IntN(2)))
+				row[values+r.rnd.IntN(l.main-values)] = float32(math.NaN())
+				return row
+			}
+			base := r.machine(1, n/kernels.PageTokens+2, 0, 0, l)
+			rows := base.sequence(n)
+			for _, row := range rows[wild:] {
+				spoil(row)
+			}
+			want := base.baseline(rows)
+			for _, c := range []int{n, 67, 9} {
+				m := r.machine(1, n/kernels.PageTokens+2, 0, 0, l)
+				m.play(false, chunks(c), &track{name: fmt.Sprintf("chunks of %d", c), rows: rows, want: want, end: n})
+				m.close()
+			}
+			const drafts = 7
+			m := r.machine(1, n/kernels.PageTokens+2, drafts, 0, l)
+			m.ensure(0, n+drafts)
+			tr := &track{name: "drafts", rows: rows, want: want, end: n}
+			for tr.at < n {
+				good := min(1+r.rnd.IntN(drafts), n-tr.at)
+				p := piece{start: tr.at, rows: append([][]float32(nil), rows[tr.at:tr.at+good]...), kept: good}
+				for range drafts + 1 - good {
+					p.rows = append(p.rows, spoil(m.sequence(1)[0]))
+				}
+				m.check(tr, m.plain(p)[0], good, p)
+			}
+			m.close()
+			base.close()
+		})
+	}
 }
 
 // narrow is a cheap attention layer for long sequences.

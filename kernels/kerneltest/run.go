@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
 		{"Stats", testStats},
 		{"Tables", testTables},
 		{"Attend", testAttend},
+		{"NotFinite", testNotFinite},
 		{"Select", testSelect},
 		{"Masked", testMasked},
 		{"SelectBlocks", testSelectBlocks},

@@ -66,6 +66,7 @@ struct Item {
 	Span s;
 	bool tree;
 	i32 kvh, group, split, splits, slot; // splits 0: all keys
+	i32 first, last; // rows of the span
 };
 
 template <int ROWS> INLINE i32 groups_of(const AttendArgs& a, const Span& s, bool tree) {
@@ -136,7 +137,7 @@ template <int ROWS> INLINE void make_plan(const AttendArgs& a, const Plan& p) {
 }
 
 // find returns item i of a plan.
-INLINE Item find(const AttendArgs& a, const Plan& p, i32 i) {
+template <int ROWS> INLINE Item find(const AttendArgs& a, const Plan& p, i32 i) {
 	i32 lo = 0, hi = a.b.spans - 1;
 	while (lo < hi) {
 		const i32 mid = (lo + hi) / 2;
@@ -153,6 +154,9 @@ INLINE Item find(const AttendArgs& a, const Plan& p, i32 i) {
 	t.kvh = set % a.kv_heads;
 	t.group = set / a.kv_heads;
 	t.slot = p.parts[lo] + set * each;
+	const i32 heads = a.q_heads / a.kv_heads;
+	t.first = t.tree ? t.group : t.group * ROWS / heads;
+	t.last = t.tree ? t.group : min((t.group * ROWS + ROWS - 1) / heads, t.s.len - 1);
 	return t;
 }
 
@@ -199,6 +203,8 @@ template <int DIM, int MT> struct Tile {
 		plan.info = plan.ends + a.b.spans;
 		plan.parts = plan.info + a.b.spans;
 	}
+	__device__ __forceinline__ u16* keys(const AttendArgs& a, i32 tile) const { return kv + 2 * (tile % a.stages) * KV; }
+	__device__ __forceinline__ u16* values(const AttendArgs& a, i32 tile) const { return keys(a, tile) + KV; }
 };
 
 INLINE i32 page_of(const AttendArgs& a, const Item& t, i32 tile) {
@@ -206,26 +212,27 @@ INLINE i32 page_of(const AttendArgs& a, const Item& t, i32 tile) {
 	return page < a.pages ? page : -1;
 }
 
+// place_of returns where key j of the item lies, of a tile on page; -1 if nowhere.
+template <int DIM, int MT> INLINE long long place_of(const AttendArgs& a, const Item& t, const Tile<DIM, MT>& m, i32 j, i32 page) {
+	if (page < 0 || j < a.first) return -1;
+	if (t.tree && j >= t.s.start) return cached(a, t.s.slot, t.s.start + m.path[j - t.s.start], t.kvh);
+	return ((long long)page * PAGE + j % PAGE) * a.kv_heads + t.kvh;
+}
+
 // load_tile starts the copy of a tile of keys and values, which lies on page. Keys
 // that no row of the item sees are zeros.
 template <int DIM, int MT> INLINE void load_tile(const AttendArgs& a, const Item& t, const Tile<DIM, MT>& m, i32 tile, i32 page, i32 hi) {
 	enum { CHUNKS = DIM / 8 };
-	u16* k = m.kv + 2 * (tile % a.stages) * Tile<DIM, MT>::KV;
-	u16* v = k + Tile<DIM, MT>::KV;
+	u16 *k = m.keys(a, tile), *v = m.values(a, tile);
 	if (page < 0 && threadIdx.x == 0) fail(a.e, FAULT_PAGE, t.s.off, tile * TILE, a.slot_pages);
 	const i32 c = threadIdx.x % CHUNKS * 8;
 #pragma unroll 4
 	for (i32 key = threadIdx.x / CHUNKS; key < TILE; key += THREADS / CHUNKS) {
 		const i32 j = tile * TILE + key;
-		long long at = ((long long)page * PAGE + key) * a.kv_heads + t.kvh;
-		bool there = page >= 0 && j >= a.first && j <= hi && c < a.dim;
-		if (t.tree && j >= t.s.start && there) {
-			at = cached(a, t.s.slot, t.s.start + m.path[j - t.s.start], t.kvh);
-			there = at >= 0;
-		}
-		if (!there) at = 0;
-		fetch(k + key * Tile<DIM, MT>::PITCH + c, a.keys + at * a.dim + (there ? c : 0), there);
-		fetch(v + key * Tile<DIM, MT>::PITCH + c, a.values + at * a.dim + (there ? c : 0), there);
+		const long long at = j <= hi && c < a.dim ? place_of(a, t, m, j, page) : -1;
+		const u64 from = at < 0 ? 0 : at * a.dim + c;
+		fetch(k + key * Tile<DIM, MT>::PITCH + c, a.keys + from, at >= 0);
+		fetch(v + key * Tile<DIM, MT>::PITCH + c, a.values + from, at >= 0);
 	}
 }
 
@@ -255,14 +262,13 @@ template <int DIM, int MT> struct Rows {
 	}
 };
 
-// walk_tile adds a tile of keys to rows. The queries of a single 16 rows lie in
-// registers.
+// walk_tile weighs a tile of keys: P lies in shared memory then, and rows are rescaled.
+// The queries of a single 16 rows lie in registers.
 template <int DIM, int MT>
 INLINE void walk_tile(const AttendArgs& a, const Tile<DIM, MT>& m, Rows<DIM, MT>& x, const u32 (*queries)[4], i32 tile, const i32 (*pos)[2], const i32* const (*mask)[2]) {
 	typedef Tile<DIM, MT> T;
 	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
-	const u16* k = m.kv + 2 * (tile % a.stages) * T::KV;
-	const u16* v = k + T::KV;
+	const u16* k = m.keys(a, tile);
 	const float log2e = 1.44269504f, unit = a.scale * log2e;
 	float s[MT][2][4] = {};
 #pragma unroll
@@ -316,27 +322,67 @@ INLINE void walk_tile(const AttendArgs& a, const Tile<DIM, MT>& m, Rows<DIM, MT>
 		}
 		x.scale(r, old[0], old[1]);
 	}
-	__syncthreads();
+}
+
+// add_values adds P V of a tile to the rows that are wanted and, with sum, the sum of P
+// to all. Where it is called for some rows only (WHOLE 0), speed counts for nothing.
+template <int WHOLE, int DIM, int MT, class Wanted> INLINE void add_values(const Tile<DIM, MT>& m, Rows<DIM, MT>& x, const u16* v, bool sum, Wanted wanted) {
+	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 	const u32 ones = 0x3f803f80;
-#pragma unroll
+#pragma unroll(WHOLE ? TILE / 16 : 1)
 	for (int i = 0; i < TILE / 16; i++) {
 		u32 p[MT][4];
 #pragma unroll
 		for (int r = 0; r < MT; r++) {
 			load4(p[r], m.p + (16 * r + (lane & 15)) * TILE_PITCH + 16 * i + (lane >> 4) * 8);
-			mma(x.l[r], p[r], ones, ones);
+			if (sum) mma(x.l[r], p[r], ones, ones);
 		}
 #pragma unroll
 		for (int n = 0; n < DIM / 64; n++) {
 			u32 b[4];
-			load4_turned(b, v + (16 * i + (lane & 15)) * T::PITCH + warp * (DIM / 4) + 16 * n + (lane >> 4) * 8);
+			load4_turned(b, v + (16 * i + (lane & 15)) * Tile<DIM, MT>::PITCH + warp * (DIM / 4) + 16 * n + (lane >> 4) * 8);
 #pragma unroll
 			for (int r = 0; r < MT; r++) {
-				mma(x.o[r][2 * n], p[r], b[0], b[1]);
-				mma(x.o[r][2 * n + 1], p[r], b[2], b[3]);
+#pragma unroll
+				for (int half = 0; half < 2; half++) {
+					float* o = x.o[r][2 * n + half];
+					float y[4] = {o[0], o[1], o[2], o[3]};
+					mma(y, p[r], b[2 * half], b[2 * half + 1]);
+#pragma unroll
+					for (int c = 0; c < 4; c++)
+						if (wanted(r, c / 2)) o[c] = y[c];
+				}
 			}
 		}
 	}
+}
+
+// odd_values reports to the block whether a tile of values has one that is not finite:
+// what a row does not see must not reach it as zero times infinity.
+template <int DIM, int MT> INLINE bool odd_values(const u16* v) {
+	bool odd = false;
+#pragma unroll 4
+	for (i32 i = threadIdx.x; i < TILE * (DIM / 8); i += THREADS) {
+		const uint4 x = *(const uint4*)(v + i / (DIM / 8) * Tile<DIM, MT>::PITCH + i % (DIM / 8) * 8);
+		const u32 u[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+		for (int j = 0; j < 4; j++) odd |= (u[j] & 0x7f80) == 0x7f80 || (u[j] >> 16 & 0x7f80) == 0x7f80;
+	}
+	return __syncthreads_or(odd);
+}
+
+// load_seen loads a tile of values again, with zeros where a row of the span does not
+// see them.
+template <int DIM, int MT> INLINE void load_seen(const AttendArgs& a, const Item& t, const Tile<DIM, MT>& m, i32 tile, i32 row) {
+	const i32 pos = position(a, t, row), page = page_of(a, t, tile);
+	const i32* mask = a.chosen.p && pos < 32 * a.chosen.rows ? a.chosen.row(t.s.off + row) : nullptr;
+	for (i32 i = threadIdx.x; i < TILE * (DIM / 8); i += THREADS) {
+		const i32 key = i / (DIM / 8), c = i % (DIM / 8) * 8, j = tile * TILE + key;
+		const bool seen = j <= pos && c < a.dim && (!mask || mask[j / 32] >> (j % 32) & 1);
+		const long long at = seen ? place_of(a, t, m, j, page) : -1;
+		*(uint4*)(m.values(a, tile) + key * Tile<DIM, MT>::PITCH + c) = at < 0 ? make_uint4(0, 0, 0, 0) : *(const uint4*)(a.values + at * a.dim + c);
+	}
+	__syncthreads();
 }
 
 // leave writes a split's rows to its slot.
@@ -411,7 +457,7 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 			i = max(parent_of(a.e, a.b, t.s, i), 0);
 		}
 	}
-	i32 head, hi = 0;
+	i32 head;
 	for (i32 i = tid; i < ROWS * (DIM / 8); i += THREADS) {
 		const i32 p = i / (DIM / 8), c = i % (DIM / 8) * 8, row = row_at<ROWS>(a, t, p, head);
 		const bool there = row >= 0 && c < a.dim;
@@ -431,8 +477,8 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 			else fail(a.e, FAULT_MASK, t.s.off + row, pos[i / 2][i % 2], 32 * a.chosen.rows);
 		}
 	}
-	if (t.tree) hi = position(a, t, t.group);
-	else hi = t.s.start + min((t.group * ROWS + ROWS - 1) / (a.q_heads / a.kv_heads), t.s.len - 1);
+	// Keys from open on are not those of all rows.
+	const i32 least = position(a, t, t.first), hi = position(a, t, t.last), open = a.chosen.p ? 0 : hi > least ? least : hi;
 	__syncthreads();
 	i32 lo = a.first, end = hi + 1;
 	if (t.splits > 0) {
@@ -466,6 +512,18 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 			for (int j = 0; j < DIM / 16; j++) load4(queries[MT == 1 ? j : 0], m.q + (lane & 15) * PITCH + 16 * j + (lane >> 4) * 8);
 		}
 		walk_tile(a, m, x, queries, i, pos, mask);
+		__syncthreads();
+		if ((i + 1) * TILE <= open || !odd_values<DIM, MT>(m.values(a, i))) {
+			add_values<1>(m, x, m.values(a, i), true, [](int, int) { return true; });
+		} else {
+#pragma unroll 1
+			for (i32 row = t.first; row <= t.last; row++) {
+				load_seen(a, t, m, i, row);
+				const i32 own = position(a, t, row);
+				add_values<0>(m, x, m.values(a, i), row == t.first, [&](int r, int h) { return pos[r][h] == own; });
+				__syncthreads();
+			}
+		}
 		if (t.splits == 0 && (i + 1 == to || split_of((i + 1) * TILE) != split_of(i * TILE))) add(all, x);
 	}
 	await_loads<0>();
@@ -490,7 +548,7 @@ template <int DIM, int MT> INLINE void attend_tiles(const AttendArgs& a) {
 	const Tile<DIM, MT> m(shared, a);
 	make_plan<16 * MT>(a, m.plan);
 	const i32 items = m.plan.ends[a.b.spans - 1];
-	for (i32 i = blockIdx.x; i < items; i += gridDim.x) attend_item(a, find(a, m.plan, i), m);
+	for (i32 i = blockIdx.x; i < items; i += gridDim.x) attend_item(a, find<16 * MT>(a, m.plan, i), m);
 }
 
 #define ATTEND(name, DIM, MT) \

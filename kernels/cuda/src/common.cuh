@@ -12,7 +12,18 @@ typedef unsigned long long u64;
 typedef int i32;
 
 #define INLINE static __device__ __forceinline__
-#define KERNEL(name, Args) extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a)
+// KERNEL_OF is a kernel of blocks of so many threads. Kernels are launched early
+// (LaunchEarly in Go): the body begins when what kernels in front wrote is there, and
+// the next kernel's blocks may take their places once all of this one's have.
+#define KERNEL_OF(threads, name, Args)                                                                    \
+	INLINE void name##_body(const Args& a);                                                               \
+	extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Args a) {          \
+		let_next_kernel_start();                                                                          \
+		after_kernel_in_front();                                                                          \
+		name##_body(a);                                                                                   \
+	}                                                                                                     \
+	INLINE void name##_body(const Args& a)
+#define KERNEL(name, Args) KERNEL_OF(THREADS, name, Args)
 
 // The sizes of argument structs as Go has them; -DSIZE_X=n for each kernel X.
 #define LAYOUT(Args, name) static_assert(sizeof(Args) == SIZE_##name, "layout of " #Args)
@@ -183,6 +194,12 @@ INLINE float warp_sum(float v) {
 	return v;
 }
 
+INLINE float warp_max(float v) {
+#pragma unroll
+	for (int o = 16; o > 0; o >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, o));
+	return v;
+}
+
 INLINE float block_sum(float v, float* red) {
 	__syncthreads();
 	red[threadIdx.x] = v;
@@ -219,4 +236,23 @@ template <class Load> INLINE float rms_scale(i32 n, float eps, i32 lane, Load x)
 // norm_apply is one element of a norm: w plain, or 1 + w if centred.
 INLINE float norm_apply(float x, float scale, float w, i32 centered) {
 	return x * scale * (centered ? 1.0f + w : w);
+}
+
+// at_once reports whether a row can be reached 16 bytes at a time.
+INLINE bool at_once(const void* p) { return ((u64)p & 15) == 0; }
+
+// copy_row copies n units of 16 bits by so many threads, of which this is one; they are
+// zeros where from is null. Loads come before stores, so that they wait together.
+INLINE void copy_row(u16* to, const u16* from, i32 n, i32 thread, i32 threads) {
+	enum { DEEP = 4 };
+	const i32 whole = at_once(to) && at_once(from) ? n / 8 : 0;
+	for (i32 i = thread; i < whole; i += DEEP * threads) {
+		uint4 v[DEEP];
+#pragma unroll
+		for (int j = 0; j < DEEP; j++) v[j] = from && i + j * threads < whole ? ((const uint4*)from)[i + j * threads] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+		for (int j = 0; j < DEEP; j++)
+			if (i + j * threads < whole) ((uint4*)to)[i + j * threads] = v[j];
+	}
+	for (i32 i = 8 * whole + thread; i < n; i += threads) to[i] = from ? from[i] : 0;
 }

@@ -15,97 +15,105 @@ struct RouteArgs {
 };
 LAYOUT(RouteArgs, route);
 
-// largest returns to the whole block the first index of the largest value among
-// those that left marks; a NaN counts as minus infinity.
-INLINE i32 largest(const float* x, const u8* left, i32 n, float* red, i32* at) {
-	i32 best = -1;
-	float top = -INF;
-	for (i32 i = threadIdx.x; i < n; i += THREADS)
-		if (left[i] && (best < 0 || x[i] > top)) {
-			best = i;
-			if (x[i] > top) top = x[i];
-		}
-	__syncthreads();
-	red[threadIdx.x] = top;
-	at[threadIdx.x] = best;
-	for (int o = THREADS / 2; o > 0; o >>= 1) {
-		__syncthreads();
-		if (threadIdx.x >= o) continue;
-		const i32 a = at[threadIdx.x], b = at[threadIdx.x + o];
-		const float x0 = red[threadIdx.x], x1 = red[threadIdx.x + o];
-		if (b >= 0 && (a < 0 || x1 > x0 || (x1 == x0 && b < a))) {
-			red[threadIdx.x] = x1;
-			at[threadIdx.x] = b;
-		}
-	}
-	__syncthreads();
-	return at[0];
+// order_of maps numbers to integers of their order: NaN is minus infinity, and zeros are
+// equal. None is 0.
+INLINE u32 order_of(float f) {
+	const u32 u = __float_as_uint(f != f ? -INF : f + 0.0f);
+	return u >> 31 ? ~u : u | 1u << 31;
 }
 
-// One block per row.
-KERNEL(route, RouteArgs) {
-	__shared__ float score[MAX_EXPERTS], choice[MAX_EXPERTS], value[MAX_EXPERTS], red[THREADS];
-	__shared__ u8 left[MAX_EXPERTS], open[MAX_EXPERTS];
-	__shared__ i32 at[THREADS];
-	const i32 r = blockIdx.x, tid = threadIdx.x, n = a.experts, size = n / a.groups;
+// Best is the first of the largest orders that a lane has, among those of its turns.
+struct Best {
+	u32 order;
+	i32 at;
+	__device__ __forceinline__ Best(const u32* orders, i32 n, i32 lane) : order(0), at(0) {
+#pragma unroll 8
+		for (i32 i = lane; i < n; i += 32)
+			if (orders[i] > order) order = orders[i], at = i;
+	}
+};
+
+// take returns to the whole warp the first of the largest orders and sets it to 0; -1 if
+// all are. own is the lane's best.
+INLINE i32 take(u32* orders, i32 n, Best& own, i32 lane) {
+	const u32 top = __reduce_max_sync(~0u, own.order);
+	if (top == 0) return -1;
+	const i32 at = __reduce_min_sync(~0u, own.order == top ? (u32)own.at : ~0u);
+	if (at % 32 == lane) {
+		orders[at] = 0;
+		own = Best(orders, n, lane);
+	}
+	return at;
+}
+
+// One warp per row. Shared memory: two numbers and an order of each expert, an order of
+// each group, the chosen ones.
+KERNEL_OF(32, route, RouteArgs) {
+	extern __shared__ float score[];
+	const i32 r = blockIdx.x, lane = threadIdx.x, n = a.experts, size = n / a.groups;
+	float* choice = score + n;
+	u32 *orders = (u32*)(choice + n), *groups = orders + n;
+	i32* chosen = (i32*)(groups + a.groups);
 	const float* x = a.logits.row(r);
+#pragma unroll 8
+	for (i32 i = lane; i < n; i += 32) choice[i] = x[i];
+	__syncwarp();
 	float sum = 1.0f;
 	if (a.score == SCORE_SOFTMAX) {
 		float top = -INF;
-		for (i32 i = tid; i < n; i += THREADS) top = fmaxf(top, x[i]);
-		top = block_max(top, red);
+		for (i32 i = lane; i < n; i += 32) top = fmaxf(top, choice[i]);
+		top = warp_max(top);
 		sum = 0;
-		for (i32 i = tid; i < n; i += THREADS) {
-			score[i] = expf(x[i] - top);
+		for (i32 i = lane; i < n; i += 32) {
+			score[i] = expf(choice[i] - top);
 			sum += score[i];
 		}
-		sum = block_sum(sum, red);
+		sum = warp_sum(sum);
 	} else {
-		for (i32 i = tid; i < n; i += THREADS) score[i] = a.score == SCORE_SIGMOID ? sigmoid(x[i]) : sqrtf(softplus(x[i]));
+		for (i32 i = lane; i < n; i += 32) choice[i] = score[i] = a.score == SCORE_SIGMOID ? sigmoid(choice[i]) : sqrtf(softplus(choice[i]));
 	}
-	for (i32 i = tid; i < n; i += THREADS) {
-		choice[i] = (a.score == SCORE_SOFTMAX ? x[i] : score[i]) + (a.bias ? a.bias[i] : 0.0f);
-		left[i] = a.groups == 1;
+	for (i32 i = lane; i < n; i += 32) {
+		choice[i] += a.bias ? a.bias[i] : 0.0f;
+		orders[i] = order_of(choice[i]);
 	}
-	for (i32 g = tid; g < a.groups && a.groups > 1; g += THREADS) {
-		const float* in = choice + g * size;
-		float first = -INF, second = -INF;
-		for (i32 i = 0; i < size; i++) {
-			if (in[i] > first) second = first, first = in[i];
-			else if (in[i] > second) second = in[i];
+	__syncwarp();
+	if (a.groups > 1) {
+		for (i32 g = lane; g < a.groups; g += 32) {
+			const float* in = choice + g * size;
+			float first = -INF, second = -INF;
+			for (i32 i = 0; i < size; i++) {
+				if (in[i] > first) second = first, first = in[i];
+				else if (in[i] > second) second = in[i];
+			}
+			groups[g] = order_of(first + second);
 		}
-		value[g] = first + second;
-		open[g] = 1;
-	}
-	__syncthreads();
-	for (i32 j = 0; j < a.kept && a.groups > 1; j++) {
-		const i32 g = largest(value, open, a.groups, red, at);
-		if (tid == 0) open[g] = 0;
-		for (i32 i = tid; i < size; i += THREADS) left[g * size + i] = 1;
-		__syncthreads();
+		__syncwarp();
+		Best best(groups, a.groups, lane);
+		for (i32 j = 0; j < a.kept; j++) take(groups, a.groups, best, lane);
+		__syncwarp();
+		for (i32 i = lane; i < n; i += 32)
+			if (groups[i / size] != 0) orders[i] = 0; // it was not taken
+		__syncwarp();
 	}
 	i32* ids = a.ids.row(r);
-	float* weights = a.weights.row(r);
-	float total = 0;
-	__syncthreads();
+	float *weights = a.weights.row(r), total = 0;
+	Best best(orders, n, lane);
 	for (i32 j = 0; j < a.k; j++) {
-		i32 e = a.given ? ids[j] : largest(choice, left, n, red, at);
+		i32 e = a.given ? ids[j] : take(orders, n, best, lane);
 		if (e < 0 || e >= n) {
-			if (tid == 0) fail(a.e, FAULT_INDEX, r, e, n);
+			if (lane == 0) fail(a.e, FAULT_INDEX, r, e, n);
 			e = 0;
 		}
-		const float w = score[e] / sum;
-		total += w;
-		if (tid == 0) {
-			left[e] = 0;
-			ids[j] = e;
-			weights[j] = w;
-		}
-		__syncthreads();
+		total += score[e] / sum;
+		if (lane == 0) chosen[j] = e;
 	}
+	__syncwarp();
 	if (a.score != SCORE_SOFTMAX) total += 1e-20f;
-	if (tid != 0) return;
-	for (i32 j = 0; j < a.k; j++) weights[j] = (a.normalize ? weights[j] / total : weights[j]) * a.scale;
+	for (i32 j = lane; j < a.k; j += 32) {
+		const float w = score[chosen[j]] / sum;
+		ids[j] = chosen[j];
+		weights[j] = (a.normalize ? w / total : w) * a.scale;
+	}
 }
 
 struct SortArgs {
@@ -131,12 +139,10 @@ INLINE i32 id_of(const SortArgs& a, i32 i) {
 // sort_pairs brings the pairs of a row and an expert into the order of experts, and of
 // pairs within an expert, and cuts what each expert has into chunks. One block of
 // SORTERS warps, each of which counts and then places a range of pairs.
-extern "C" __global__ void __launch_bounds__(32 * SORTERS) sort_pairs(const __grid_constant__ SortArgs a) {
+KERNEL_OF(32 * SORTERS, sort_pairs, SortArgs) {
 	extern __shared__ i32 start[]; // [experts], then u16 [SORTERS][experts]
 	u16* counts = (u16*)(start + a.experts);
 	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, pairs = a.rows * a.each;
-	let_next_kernel_start();
-	after_kernel_in_front();
 	const i32 span = (pairs + 32 * SORTERS - 1) / (32 * SORTERS) * 32, from = warp * span, to = min(pairs, from + span);
 	u16* mine = counts + warp * a.experts;
 	for (i32 i = threadIdx.x; i < SORTERS * a.experts; i += blockDim.x) counts[i] = 0;
@@ -197,8 +203,6 @@ LAYOUT(SumArgs, sum);
 // sum_pairs adds what the experts of a row gave: grid (outputs / THREADS, rows).
 KERNEL(sum_pairs, SumArgs) {
 	const i32 c = blockIdx.x * THREADS + threadIdx.x, r = blockIdx.y;
-	let_next_kernel_start();
-	after_kernel_in_front();
 	if (c >= a.n) return;
 	const float *w = a.weights.row(r), *in = a.y + (u64)r * a.each * a.n + c;
 	float y = 0;
