@@ -38,17 +38,31 @@ func (c *DFlash) Provision(env Env) (engine.Drafter, error) {
 		return nil, fmt.Errorf("draft dflash: %w", err)
 	}
 	return &dflash{stepper: stepper{name: "dflash", ids: head.Tokens()}, blocks: blocks{
-		m: env.Model, head: head, longest: head.Most(), lead: 1, open: head.New,
+		m: env.Model, head: head, longest: head.Most(), lead: 1, open: func(rows, spans int) (filler, error) { return head.New(rows, spans) },
 	}}, nil
+}
+
+// filler is a network that fills in blocks: model.DFlash, model.DSpark.
+type filler interface {
+	Close()
+	Context(q kernels.Queue, b *kernels.Batch, layer func(i int) kernels.Layer, taps kernels.Buf)
+	Forward(q kernels.Queue, b *kernels.Batch, layer func(i int) kernels.Layer) kernels.Buf
+	Drafted() int
+	Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf
 }
 
 // blocks says what fills in blocks.
 type blocks struct {
-	m       *model.Model
-	head    *model.DFlashHead
-	longest int // draft
-	lead    int // rows of a block before the first that drafts
-	open    func(rows, spans int) (*model.DFlash, error)
+	m    *model.Model
+	head interface {
+		Layers() []kernels.LayerSpec
+		Taps() []int
+		Mask() int32
+	}
+	longest int  // draft
+	lead    int  // rows of a block before the first that drafts
+	whole   bool // a short draft takes a whole block too
+	open    func(rows, spans int) (filler, error)
 }
 
 // dflash keeps its caches level with the target: place p of its layers holds the
@@ -58,15 +72,16 @@ type blocks struct {
 type dflash struct {
 	stepper
 	blocks
-	net    *model.DFlash
+	net    filler
 	caches kernels.Caches
 	first  int // index of the head's first layer
 	most   int // longest draft of this engine
+	wide   int // rows of its block
 
 	shifted, block kernels.Batch
 	pending        kernels.Buf // token by cache slot, I32 [slots, 1]
 	token          kernels.Buf // the same by span
-	masks          kernels.Buf // I32 [spans, most]
+	masks          kernels.Buf // I32 [spans, wide]
 	rows           kernels.Buf // rows of the places, by length of the draft and place
 	last           kernels.Buf // hidden states of a place, BF16 [spans, hidden]
 	hidden         kernels.Buf // of the block under way
@@ -84,13 +99,17 @@ func (d *dflash) TapLayers() []int { return d.head.Taps() }
 func (d *dflash) Attach(c kernels.Caches, first, spans, rows int) (err error) {
 	be, spec := d.m.Backend(), c.Spec()
 	d.caches, d.first, d.most = c, first, min(d.longest, max(1, spec.MaxDraft))
-	if d.net, err = d.open(max(rows, spans*(d.most+d.lead)), spans); err != nil {
+	if d.wide = d.most + d.lead; d.whole {
+		d.wide = min(d.longest+d.lead, spec.MaxDraft+spareRows)
+	}
+	if d.net, err = d.open(max(rows, spans*d.wide), spans); err != nil {
+		d.net = nil
 		return err
 	}
 	if d.shifted, err = kernels.NewBatch(be, spans, rows, spans); err != nil {
 		return err
 	}
-	if d.block, err = kernels.NewBatch(be, spans, spans*(d.most+d.lead), spans); err != nil {
+	if d.block, err = kernels.NewBatch(be, spans, spans*d.wide, spans); err != nil {
 		return err
 	}
 	for _, a := range []struct {
@@ -101,7 +120,7 @@ func (d *dflash) Attach(c kernels.Caches, first, spans, rows int) (err error) {
 	}{
 		{&d.pending, kernels.State, kernels.I32, spec.Slots, 1},
 		{&d.token, kernels.Tables, kernels.I32, spans, 1},
-		{&d.masks, kernels.Tables, kernels.I32, spans, d.most},
+		{&d.masks, kernels.Tables, kernels.I32, spans, d.wide},
 		{&d.rows, kernels.Tables, kernels.I32, d.rowsAt(d.most+1, 0, spans), 1},
 		{&d.last, kernels.Activations, kernels.BF16, spans, d.m.Config.HiddenSize},
 	} {
@@ -110,17 +129,28 @@ func (d *dflash) Attach(c kernels.Caches, first, spans, rows int) (err error) {
 		}
 	}
 	q := be.Queue()
-	q.Write(d.masks, bytesOf(slices.Repeat([]int32{d.head.Mask()}, spans*d.most)))
+	q.Write(d.masks, bytesOf(slices.Repeat([]int32{d.head.Mask()}, spans*d.wide)))
 	var places []int32
 	for k := 1; k <= d.most; k++ {
 		for j := range k {
 			for s := range spans {
-				places = append(places, int32(s*(k+d.lead)+d.lead+j))
+				places = append(places, int32(s*d.rowsOf(k)+d.lead+j))
 			}
 		}
 	}
 	q.Write(d.rows, bytesOf(places))
 	return d.attachSteps(be, spans, spec.MaxDraft)
+}
+
+// spareRows is how many more rows than drafts a sequence has room for at its end.
+const spareRows = 3
+
+// rowsOf returns the rows of a block for drafts of k.
+func (d *dflash) rowsOf(k int) int {
+	if d.whole {
+		return d.wide
+	}
+	return min(k, d.most) + d.lead
 }
 
 // rowsAt is where the rows of place j of drafts of length k begin in d.rows: a
@@ -186,7 +216,7 @@ func (d *dflash) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
 
 // run records the pass over the blocks of drafts of k.
 func (d *dflash) run(q kernels.Queue, slots kernels.Buf, k int) {
-	n, masked := int(slots.Rows), min(k, d.most)+d.lead-1
+	n, masked := int(slots.Rows), d.rowsOf(k)-1
 	b := d.block.Prefix(n, n*(1+masked), n)
 	b.MaxLen = 1 + masked
 	token, masks := d.token.Top(n), kernels.Buf{}

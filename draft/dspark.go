@@ -21,8 +21,8 @@ func init() {
 type DSpark struct {
 	// Head is the directory of the head: config.json and model.safetensors,
 	// by the names of the speculators library. Empty takes the head that comes
-	// with the model (its folder heads/dspark), "model:NAME" another of that
-	// folder, "random" makes one of random weights.
+	// with the model (the module in its own files, or its folder heads/dspark),
+	// "model:NAME" another of that folder, "random" makes one of random weights.
 	Head string `yaml:"head" json:"head"`
 	// MinConfidence ends a draft before the first token that, by the head's
 	// own confidence, is accepted with a lower probability. 0 never does.
@@ -45,7 +45,7 @@ func (c *DSpark) Provision(env Env) (engine.Drafter, error) {
 	}
 	d := &dspark{head: head, least: c.MinConfidence}
 	d.dflash = dflash{stepper: stepper{name: "dspark", ids: head.Tokens()}, blocks: blocks{
-		m: env.Model, head: head.DFlashHead, longest: head.Most(), lead: head.Lead(), open: d.open,
+		m: env.Model, head: head, longest: head.Most(), lead: head.Lead(), whole: head.Whole(), open: d.open,
 	}}
 	return d, nil
 }
@@ -64,11 +64,11 @@ type dspark struct {
 var _ engine.LoopDrafter = (*dspark)(nil)
 
 // open makes the head's network.
-func (d *dspark) open(rows, spans int) (_ *model.DFlash, err error) {
+func (d *dspark) open(rows, spans int) (_ filler, err error) {
 	if d.net, err = d.head.New(rows, spans); err != nil {
 		return nil, err
 	}
-	return d.net.DFlash, nil
+	return d.net, nil
 }
 
 // Attach implements engine.DeviceDrafter.
@@ -83,9 +83,6 @@ func (d *dspark) Attach(c kernels.Caches, first, spans, rows int) (err error) {
 
 // Detach implements engine.DeviceDrafter.
 func (d *dspark) Detach() {
-	if d.net != nil {
-		d.net.Close()
-	}
 	free(d.m.Backend(), d.before)
 	d.net, d.before, d.sure = nil, kernels.Buf{}, nil
 	d.dflash.Detach()

@@ -23,7 +23,7 @@ type InspectOptions struct {
 	Model     string
 	Context   int    // tokens of a sequence; 0: 4096, or the model's limit
 	Sequences int    // that run at once; 0: 1
-	Draft     string // strategy whose caches are counted; empty: mtp where the model has it
+	Draft     string // strategy whose caches are counted; empty: the one of the module in the model's files
 	Threads   int    // CPU threads; 0: all cores
 	Values    bool   // read every weight and report those that are not finite
 }
@@ -126,6 +126,9 @@ func (in *Inspection) entry(e *registry.Entry) {
 	if model.HasMTP(e.Source) {
 		in.Drafts = append(in.Drafts, "mtp")
 	}
+	if model.HasDSpark(e.Source) {
+		in.Drafts = append(in.Drafts, "dspark")
+	}
 	for _, kind := range []checkpoint.HeadKind{checkpoint.HeadEagle, checkpoint.HeadEagle3, checkpoint.HeadMedusa, checkpoint.HeadDFlash, checkpoint.HeadDSpark} {
 		if e.HasHead(kind) {
 			in.Drafts = append(in.Drafts, string(kind))
@@ -207,8 +210,11 @@ func (in *Inspection) layOut(e *registry.Entry, o InspectOptions) (err error) {
 	mem := &InspectMemory{Context: min(cmp.Or(o.Context, 4096), c.MaxPositions), Sequences: cmp.Or(o.Sequences, 1), Draft: o.Draft}
 	if mem.Draft == "" {
 		mem.Draft = "none"
-		if model.HasMTP(e.Source) {
+		switch {
+		case model.HasMTP(e.Source):
 			mem.Draft = "mtp"
+		case model.HasDSpark(e.Source):
+			mem.Draft = "dspark"
 		}
 	}
 	src := &inventory{Source: e.Source, in: in, asked: map[string]bool{}}

@@ -28,9 +28,10 @@ func TestInspectMemory(t *testing.T) {
 	for _, c := range []InspectOptions{
 		{Model: registry.Embedded, Context: 700, Sequences: 3, Threads: 2},
 		{Model: toyModel, Threads: 1, Draft: "none"},
-		{Model: "../engine/model/testdata/glm_moe_dsa", Threads: 1}, // experts, latent attention, indexes
-		{Model: "../engine/model/testdata/qwen4_exp", Threads: 2},   // streams, n-gram tables, an index of blocks
-		{Model: "../engine/model/testdata/deepseek_v4", Threads: 2}, // streams, windows, pooled keys
+		{Model: "../engine/model/testdata/glm_moe_dsa", Threads: 1},            // experts, latent attention, indexes
+		{Model: "../engine/model/testdata/qwen4_exp", Threads: 2},              // streams, n-gram tables, an index of blocks
+		{Model: "../engine/model/testdata/deepseek_v4", Threads: 2},            // streams, windows, pooled keys
+		{Model: "../engine/model/testdata/deepseek_v41_published", Threads: 2}, // its own DSpark module, FP8 and FP4
 		{Model: "random:embedded", Context: 300, Threads: 3},
 	} {
 		in, err := Inspect(t.Context(), c)
@@ -38,7 +39,7 @@ func TestInspectMemory(t *testing.T) {
 		require.Empty(t, in.Problems)
 		require.True(t, in.Runs)
 		mem := in.Memory
-		require.Equal(t, strings.Contains(c.Model, "qwen4_exp"), mem.LeftInFiles > 0, c.Model)
+		require.Equal(t, strings.Contains(c.Model, "qwen4_exp") || strings.Contains(c.Model, "deepseek_v41"), mem.LeftInFiles > 0, c.Model)
 
 		be, err := cpu.New(cpu.Options{Threads: c.Threads})
 		require.NoError(t, err)

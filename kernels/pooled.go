@@ -100,12 +100,17 @@ func (s ChooseSpec) Check(l LayerSpec) error {
 // max(FirstKey, Pos-Window+1)..Pos and, with Groups, those of the groups that are
 // complete at its position, in ascending order, one softmax over both; Sink adds
 // exp(Sink[h]) to the sum of head h.
+//
+// With Block the rows of a span, a chain, are filled in together: each sees the keys of
+// the window's positions max(FirstKey, Start-Window)..Start-1 and those of all the rows,
+// in order, and the window keeps none of them.
 type PooledSpec struct {
 	Heads, Dim int
 	Scale      float32
 	Sink       Weight // Vector [Heads]; none: no sink
 	FirstKey   int
 	Groups     bool
+	Block      bool
 	// Chosen, if any, is a mask that Choose left, I32 [Rows, words]: of the
 	// groups a row sees only those.
 	Chosen Buf
@@ -118,6 +123,8 @@ func (s PooledSpec) Check(window, groups LayerSpec) error {
 		return fmt.Errorf("%d heads of %d from key %d on; the layer has a window of %d keys of %d", s.Heads, s.Dim, s.FirstKey, window.Window, window.HeadDim)
 	case s.Groups && (groups.Ratio == 0 || groups.HeadDim != s.Dim):
 		return fmt.Errorf("heads of %d over groups of %d with keys of %d", s.Dim, groups.Ratio, groups.HeadDim)
+	case s.Groups && s.Block:
+		return fmt.Errorf("blocks with groups; rows that are filled in together see the window alone")
 	}
 	return nil
 }

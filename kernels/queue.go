@@ -263,7 +263,8 @@ type Queue interface {
 	// [Rows, words], words at least MaskWords of the groups in use) is the mask of
 	// a row's groups. q BF16 [Rows, Heads*Dim], weights F32 [Rows, Heads].
 	Choose(dst, q, weights Buf, c Layer, b *Batch, s *ChooseSpec)
-	// AttendPooled attends to the window of layer c, to which it appends kv, and
+	// AttendPooled attends to the window of layer c, to which it appends kv (but of
+	// blocks), and
 	// to the groups of layer groups as s says: dst and q BF16 [Rows, Heads*Dim],
 	// kv BF16 [Rows, Dim].
 	AttendPooled(dst, q, kv Buf, c, groups Layer, b *Batch, s *PooledSpec)

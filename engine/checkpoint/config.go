@@ -69,6 +69,7 @@ type Config struct {
 	MLA              MLA         // latent attention; zero where a family has none
 	Index            Index       // sparse attention; zero where a family has none
 	Pooled           Pooled      // attention to a window and pooled keys; zero where a family has none
+	Spark            Spark       // draft module in the model's files; zero where there is none
 	QKNorm           bool        // norms of each head of q and k, where a family has a choice
 	Streams          Streams     // residual streams; zero where a family has one
 	Grams            Grams       // n-gram embeddings; zero where a family has none

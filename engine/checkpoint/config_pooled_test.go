@@ -96,6 +96,9 @@ func TestConfigsOfDeepseekV41(t *testing.T) {
 	require.Equal(t, []int{0, 2, 2, 1, 1, 1}, c.Pooled.Ratios)
 	require.Equal(t, &PooledShare{Source: []int{-1, 1, 1, 3, 3, 3}, Candidates: 3, Blocks: 6, BlockSize: 4}, c.Pooled.Share)
 	require.Equal(t, []bool{false, true, false, true, true, false}, c.Index.Own)
+	require.Equal(t, []int{1, 4}, c.Grams.Layers)
+	require.Equal(t, 84, c.Grams.Width)
+	require.Equal(t, Spark{Stages: 2, Block: 4, Mask: 131, Taps: []int{2, 5}, Rank: 6, Experts: 7, PerToken: 2}, c.Spark)
 	requireRoundTrip(t, c)
 	nested, err := parseValue(t, obj{"model_type": "deepseek_v41", "architectures": []string{"DeepseekV41ForCausalLM"}, "text_config": pooledConfig(t, file)})
 	require.NoError(t, err)
@@ -111,7 +114,17 @@ func TestConfigsOfDeepseekV41(t *testing.T) {
 		"source, no index": {obj{"index_source_layer_ids": []int{1, 4}}, "index_source_layer_ids is [1 4]; it must have layer 3, which is one of kv_source_layer_ids"},
 		"candidates":       {obj{"candidate_source_layer_id": 2}, "candidate_source_layer_id is 2; it must be one of index_source_layer_ids, or -1"},
 		"huge groups":      {obj{"compress_ratios": []int{0, 5000, 2, 1, 1, 1}}, "compress_ratios[1] is 5000; it must be from 0 to 4096"},
-		"n-gram tables":    {obj{"engram_layer_ids": []int{1, 14}}, "engram_layer_ids is [1,14]; the n-gram tables of this family are not supported ([] would be right)"},
+		"n-gram layers":    {obj{"engram_layer_ids": []int{1, 14}}, "engram_layer_ids is [1 14]; layers are 0 to 5, each once and in ascending order"},
+		"n-gram tables":    {obj{"engram_num_embeddings": []int{5}}, "engram_num_embeddings is a list of 1; it must have an entry for each of the 2 layers of engram_layer_ids"},
+		"huge tables":      {obj{"engram_num_embeddings": []int{5, 1 << 40}}, "engram_num_embeddings is [5 1099511627776]; a table has 1 to 2147483647 rows"},
+		"many hashes":      {obj{"engram_n_heads": 30}, "engram_n_heads is 30; with engram_max_ngram_size 4 a token has 90 hashes; there may be 64"},
+		"odd embeddings":   {obj{"engram_n_heads": 1, "engram_head_dim": 7}, "engram_head_dim is 7; the embeddings of 3 hashes together must be even and at most 1048576"},
+		"pad of n-grams":   {obj{"engram_pad_token_id": 138}, "engram_pad_token_id is 138; it must be an integer from 0 to 137"},
+		"drafting experts": {obj{"dspark_num_experts_per_tok": 8}, "dspark_num_experts_per_tok is 8; it can't be above dspark_n_routed_experts, which is 7"},
+		"mask":             {obj{"dspark_noise_token_id": 138}, "dspark_noise_token_id is 138; it must be an integer from 0 to 137"},
+		"no taps":          {obj{"dspark_target_layer_ids": []int{}}, "dspark_target_layer_ids is []; it must list layers in ascending order"},
+		"taps beyond":      {obj{"dspark_target_layer_ids": []int{6}}, "dspark_target_layer_ids[0] is 6; layers are 0 to 5"},
+		"taps of n-grams":  {obj{"dspark_target_layer_ids": []int{4}}, "dspark_target_layer_ids[0] is 4; a layer of engram_layer_ids can't be read"},
 		"temperature":      {obj{"gate_temp": 2}, "gate_temp is 2; logits of routers must be taken as they are (1)"},
 	} {
 		t.Run(name, func(t *testing.T) {

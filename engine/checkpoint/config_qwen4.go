@@ -20,15 +20,20 @@ type Streams struct {
 // Grams is the shape of the tables of hashed n-gram embeddings (Engram,
 // arXiv:2601.07372).
 type Grams struct {
-	Layers   []int // that have one, ascending
-	Size     int   // tokens of the longest n-gram
-	Heads    int   // hashes of each length from 2 on
-	Width    int   // of all embeddings of a token together
-	Base     int   // rows of a hash: the primes from here on
-	Multiple int   // of which the rows of a table are one
-	Parts    int   // tensors that a table lies in
-	Taps     int   // of the convolution behind it
-	Seed     int   // of the hashes
+	Layers []int // that have one, ascending
+	Size   int   // tokens of the longest n-gram
+	Heads  int   // hashes of each length from 2 on
+	Width  int   // of all embeddings of a token together
+	Base   int   // rows of a hash: the primes from here on
+	// Of Qwen4Exp: of which the rows of a table are a multiple, the tensors that it lies
+	// in, the taps of the convolution behind it, and the seed of the hashes.
+	Multiple, Parts, Taps, Seed int
+	// Of DeepseekV41: the rows of each layer's table, the numbers that tokens have by
+	// what they say (tokenizer.Tokenizer.Alike), and the token that stands where there
+	// is none.
+	Rows  []int
+	Alike int
+	Pad   int32
 }
 
 // Columns is the number of hashes of a token.

@@ -9,17 +9,26 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // expandedFile holds the expanded weights of a checkpoint, in its folder of the cache.
 const expandedFile = "expanded.safetensors"
 
+// expands reports whether a tensor is made of 8 or 4 bits and belongs into the cache.
+// Tables of n-grams don't: a token asks for a few of their rows, and the table is
+// larger than all else.
+func expands(t Tensor) bool {
+	_, ok := t.rows.(*scaled)
+	return ok && !strings.HasSuffix(t.Name, ".engram.embed.weight")
+}
+
 // Expanded reports whether there are weights of 8 or 4 bits that are expanded to BF16
-// each time they are read: those of a checkpoint of safetensors files that UseCache
-// has not replaced.
+// each time they are read: those of a checkpoint of safetensors files, but for tables of
+// n-grams, that UseCache has not replaced.
 func (ck *Checkpoint) Expanded() bool {
 	for _, t := range ck.tensors {
-		if _, ok := t.rows.(*scaled); ok {
+		if expands(t) {
 			return true
 		}
 	}
@@ -95,7 +104,7 @@ func (ck *Checkpoint) writeCache(ctx context.Context, path string) (err error) {
 	}()
 	var list []Data
 	for _, name := range ck.Names() {
-		if t := ck.tensors[name]; t.rows != nil {
+		if t := ck.tensors[name]; expands(t) {
 			list = append(list, Data{Name: name, DType: t.DType, Shape: t.Shape, From: reading{ctx, t}})
 		}
 	}
@@ -171,7 +180,7 @@ func (ck *Checkpoint) cached(f *weightFile) (map[string]Tensor, error) {
 		out[e.name] = old
 	}
 	for name, t := range ck.tensors {
-		if _, ok := out[name]; t.rows != nil && !ok {
+		if _, ok := out[name]; expands(t) && !ok {
 			return nil, fmt.Errorf("tensor %q is missing", name)
 		}
 	}

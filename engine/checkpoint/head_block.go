@@ -2,14 +2,17 @@ package checkpoint
 
 import "strconv"
 
-// maxMarkov bounds the width of a Markov head.
-const maxMarkov = 4096
+// Bounds of what drafts blocks: the width of a Markov head, and the rows of a block.
+const (
+	maxMarkov     = 4096
+	maxDraftBlock = 64
+)
 
 // parseBlock reads the configuration of a head that drafts blocks: dflash, dspark.
 // The keys of the block stand in dflash_config, or, of a DSpark head, at the top.
 func (c *HeadConfig) parseBlock(top, body *fields) {
 	c.widths(top, body)
-	c.Block = top.integer("block_size", 1, 64)
+	c.Block = top.integer("block_size", 1, maxDraftBlock)
 	d := top.object("dflash_config")
 	if d == nil {
 		if c.Kind == HeadDFlash {

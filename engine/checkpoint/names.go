@@ -29,5 +29,6 @@ func NormalName(source string) (name string, used bool) {
 var otherMedia = map[string]bool{
 	"visual": true, "vision_tower": true, "vision_model": true, "vision_encoder": true, "vision_embed_tokens": true,
 	"audio_tower": true, "audio_model": true, "embed_vision": true, "embed_audio": true, "image_newline": true,
+	"vision": true, "aligner": true, "image_start": true, "image_end": true, // DeepSeek-V4.1
 	"multi_modal_projector": true, "mm_projector": true, "vit_large_projector": true,
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -10,7 +11,8 @@ import (
 // Weights of 8 and 4 bits lie beside their scales:
 //
 //	FP8, E4M3       X of F8_E4M3 [N, K], X_scale_inv, X_scale or (X without
-//	                "weight") scale: one number, one a row, or one a block
+//	                "weight") scale: one number, one a row, one a block, or one
+//	                a group of a row's elements
 //	MXFP4, FP4      X or X_packed, two elements a byte, the lower half first, with
 //	                E8M0 scales [N, K/32]
 //	NVFP4           the same with E4M3 scales [N, K/16], which X_scale_2 multiplies
@@ -28,9 +30,31 @@ type scaled struct {
 	cols   int // elements of a row
 	height int // rows of a matrix
 
-	scales               []float32 // of each matrix [scaleRows, scaleCols]
+	scales               scales // of each matrix [scaleRows, scaleCols]
 	scaleRows, scaleCols int
 	blockRows, blockCols int // elements that share a scale
+}
+
+// scales are numbers as a file stores them: those of a large table are many more than
+// the rows of it that are read.
+type scales struct {
+	raw   []byte
+	size  int // bytes of a number
+	widen func(p []byte) float32
+	// One for the whole tensor: it multiplies the others, or divides them if over is
+	// set; 1 does neither.
+	whole float32
+	over  bool
+}
+
+func (s *scales) count() int { return len(s.raw) / s.size }
+
+func (s *scales) at(i int) float32 {
+	v := s.widen(s.raw[i*s.size:])
+	if s.over {
+		return v / s.whole
+	}
+	return v * s.whole
 }
 
 // readRows implements rowReader.
@@ -39,7 +63,7 @@ func (s *scaled) readRows(dst []byte, first, n int) error {
 	for i := range n {
 		r := first + i
 		matrix, row := r/s.height, r%s.height
-		scales := s.scales[(matrix*s.scaleRows+row/s.blockRows)*s.scaleCols:][:s.scaleCols]
+		first := (matrix*s.scaleRows + row/s.blockRows) * s.scaleCols
 		if s.fp4 {
 			for j, b := range s.codes[r*s.cols/2 : (r+1)*s.cols/2] {
 				wide[2*j], wide[2*j+1] = e2m1[b&15], e2m1[b>>4]
@@ -49,7 +73,8 @@ func (s *scaled) readRows(dst []byte, first, n int) error {
 				wide[j] = e4m3[b]
 			}
 		}
-		for j, scale := range scales {
+		for j := range s.scaleCols {
+			scale := s.scales.at(first + j)
 			for k, v := range wide[j*s.blockCols : min((j+1)*s.blockCols, s.cols)] {
 				wide[j*s.blockCols+k] = v * scale
 			}
@@ -198,22 +223,22 @@ func (ck *Checkpoint) scale(name string, t, scale Tensor, taken map[string]bool)
 	return nil
 }
 
-// readScales widens scales of any type that they come in.
+// readScales takes scales of any type that they come in.
 func (s *scaled) readScales(t Tensor) error {
+	s.scales = scales{raw: t.data, size: t.DType.Size(), whole: 1}
 	switch {
-	case t.DType.IsFloat():
-		var err error
-		s.scales, err = t.Float32s()
-		s.scales = slices.Clone(s.scales)
-		return err
+	case t.rows != nil:
+		return fmt.Errorf("they have scales themselves")
+	case t.DType == F32:
+		s.scales.widen = f32At
+	case t.DType == BF16:
+		s.scales.widen = func(p []byte) float32 { return bf16ToF32(binary.LittleEndian.Uint16(p)) }
+	case t.DType == F16:
+		s.scales.widen = func(p []byte) float32 { return f16ToF32(binary.LittleEndian.Uint16(p)) }
 	case t.DType == F8E4M3 && s.fp4:
-		for _, b := range t.data {
-			s.scales = append(s.scales, e4m3[b])
-		}
+		s.scales.widen = func(p []byte) float32 { return e4m3[p[0]] }
 	case t.DType == F8E8M0, t.DType == U8 && s.fp4:
-		for _, b := range t.data {
-			s.scales = append(s.scales, e8m0(b))
-		}
+		s.scales.widen = func(p []byte) float32 { return e8m0(p[0]) }
 	default:
 		return fmt.Errorf("it is %s; known are F32, BF16, F16, F8_E8M0, and F8_E4M3 for FP4", t.DType)
 	}
@@ -226,7 +251,7 @@ func (s *scaled) shapeScales(weight, scales []int, block [2]int) error {
 	lead := weight[:len(weight)-2]
 	wrong := fmt.Errorf("shape %v does not go with a weight %v", scales, weight)
 	switch {
-	case len(s.scales) == 1: // one for all
+	case s.scales.count() == 1: // one for all
 		s.scaleRows, s.scaleCols, s.blockRows, s.blockCols = 1, 1, s.height, s.cols
 		if len(lead) > 0 {
 			return wrong
@@ -266,6 +291,8 @@ func (s *scaled) shapeScales(weight, scales []int, block [2]int) error {
 		return choose(1, group)
 	case s.scaleCols == 1 && s.scaleRows == s.height:
 		return choose(1, s.cols)
+	case s.scaleRows == s.height && s.height > 1 && s.cols%s.scaleCols == 0: // of a row
+		return choose(1, s.cols/s.scaleCols)
 	case block[0] > 0:
 		return choose(block[0], block[1])
 	}
@@ -292,13 +319,7 @@ func (ck *Checkpoint) globalScale(name string, s *scaled, taken map[string]bool)
 		case len(values) != 1 || !s.fp4:
 			return fmt.Errorf("tensor %q must be one number, beside FP4", t.Source)
 		}
-		for i := range s.scales {
-			if suffix == "_scale_2" {
-				s.scales[i] *= values[0]
-			} else {
-				s.scales[i] /= values[0]
-			}
-		}
+		s.scales.whole, s.scales.over = values[0], suffix == "_global_scale"
 	}
 	return nil
 }

@@ -76,11 +76,16 @@ func (l *loader) table(name string, rows, cols, experts int) kernels.Buf {
 		}
 		narrow[i] = int32(id)
 	}
-	b, err := l.be.Alloc(kernels.Tables, kernels.I32, rows, cols)
+	return l.numbers("tensor "+name, narrow, cols)
+}
+
+// numbers makes a table of cols columns; what stands for it in an error.
+func (l *loader) numbers(what string, list []int32, cols int) kernels.Buf {
+	b, err := l.be.Alloc(kernels.Tables, kernels.I32, len(list)/cols, cols)
 	if err != nil {
-		l.err = fmt.Errorf("tensor %s: %w", name, err)
+		l.err = fmt.Errorf("%s: %w", what, err)
 		return b
 	}
-	l.be.Queue().Write(b, unsafe.Slice((*byte)(unsafe.Pointer(&narrow[0])), 4*len(narrow)))
+	l.be.Queue().Write(b, unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 4*len(list)))
 	return b
 }

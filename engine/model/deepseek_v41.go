@@ -14,9 +14,10 @@ var deepseekV41Traits = traits{
 	names: deepseekV4Traits.names, shared: "shared_experts",
 	sites: func(l *loader, prefix string) (site, site) {
 		iters := l.src.Config().Streams.Iters
-		return l.loadLateHyper(prefix+"hc_attn_", iters, prefix == "layers.0."), l.loadLateHyper(prefix+"hc_ffn_", iters, false)
+		return l.loadLateHyper(prefix+"hc_attn_", iters, prefix == "layers.0." || prefix == "mtp.0."), l.loadLateHyper(prefix+"hc_ffn_", iters, false)
 	},
-	mixer: func(l *loader, _ string) site { return carried(l.src.Config().Streams.Count) },
+	mixer:  func(l *loader, _ string) site { return carried(l.src.Config().Streams.Count) },
+	memory: (*loader).loadEngram,
 }
 
 // lateHyper is a hyper that takes the streams together by the coefficients of the site

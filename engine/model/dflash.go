@@ -151,6 +151,15 @@ func (h *DFlashHead) New(rows, spans int) (*DFlash, error) {
 	return t, nil
 }
 
+// open implements blockHead.
+func (h *DFlashHead) open(rows, spans int) (backbone, error) {
+	t, err := h.New(rows, spans)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
 // Close frees the activations.
 func (t *DFlash) Close() { t.bufs.free() }
 

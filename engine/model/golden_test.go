@@ -121,6 +121,7 @@ func (r *runner) read(b kernels.Buf) []float32 {
 type golden struct {
 	ids, chain        []int32 // chain: drafts of the MTP module behind the last row
 	logits, mtp, bf16 []float32
+	spark             sparkGolden
 }
 
 func readGolden(t *testing.T, dir string) golden {
@@ -142,6 +143,14 @@ func readGolden(t *testing.T, dir string) golden {
 			g.ids = int32s(x.Bytes())
 		case "mtp_chain":
 			g.chain = int32s(x.Bytes())
+		case "spark_at":
+			g.spark.at = int32s(x.Bytes())
+		case "spark_chain":
+			g.spark.chain = int32s(x.Bytes())
+		case "spark_logits":
+			g.spark.logits, err = x.Float32s()
+		case "spark_sure":
+			g.spark.sure, err = x.Float32s()
 		}
 		require.NoError(t, err)
 	}
@@ -197,9 +206,10 @@ func worst(have, want []float32, vocab int) float64 {
 	return w
 }
 
-// goldens are tiny models of transformers; deepseek_v41, which the installed version
-// lacks, is one of the published equations in NumPy (make_v41_goldens.py).
-var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "glm4_moe", "deepseek_v3", "deepseek_v3_no_rank", "deepseek_v32", "glm_moe_dsa", "qwen4_exp", "deepseek_v4", "deepseek_v41"}
+// goldens are tiny models of transformers; those of deepseek_v41, which the installed
+// version lacks, are of the published equations in NumPy (make_v41_goldens.py), one of
+// them stored as the publisher stores it.
+var goldens = []string{"llama", "llama3_scaled", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "glm4_moe", "deepseek_v3", "deepseek_v3_no_rank", "deepseek_v32", "glm_moe_dsa", "qwen4_exp", "deepseek_v4", "deepseek_v41", "deepseek_v41_published"}
 
 // TestRefAgainstTransformers holds the float64 backend to transformers' float32
 // logits at every position, within 1e-4 of the row's largest.

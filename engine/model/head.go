@@ -111,6 +111,9 @@ func (m *Model) fits(kind checkpoint.HeadKind, h HeadSource) error {
 // HasHead reports whether a head of that kind, not one of random weights, comes
 // with the model.
 func (m *Model) HasHead(kind checkpoint.HeadKind) bool {
+	if kind == checkpoint.HeadDSpark && m.spark != nil {
+		return true
+	}
 	files, ok := m.heads.(Checkpoint)
 	return ok && files.HasHead(string(kind))
 }
@@ -151,6 +154,9 @@ func (h headFiles) Has(name string) bool { return h.file.Has(name) }
 
 // Ints implements HeadSource.
 func (h headFiles) Ints(name string, n int) ([]int64, error) { return h.file.Ints(name, n) }
+
+// Alike implements Source: heads have no tokens of their own.
+func (h headFiles) Alike() ([]int32, int, error) { return nil, 0, errors.ErrUnsupported }
 
 // Close implements HeadSource.
 func (h headFiles) Close() error { return h.file.Close() }

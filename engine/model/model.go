@@ -14,7 +14,8 @@ type Options struct {
 	// MaxTokens is the longest sequence that will run; the rotary table has
 	// that many rows and some for drafts. 0 means the model's own limit.
 	MaxTokens int
-	// MTP loads the multi-token-prediction layer too, if the source has one.
+	// MTP loads the draft module too that the source has: a multi-token-prediction
+	// layer, or a DSpark head.
 	MTP bool
 }
 
@@ -34,6 +35,7 @@ type Model struct {
 	ropes  ropes
 	blocks []*block
 	mtp    *mtpWeights
+	spark  *sparkWeights
 	left   int64
 
 	rows, logitRows int
@@ -96,6 +98,9 @@ func Load(be kernels.Backend, src Source, o Options) (*Model, error) {
 	if o.MTP && HasMTP(src) {
 		m.mtp = l.loadMTP(t, m.ropes)
 		m.mtp.head, m.mtp.vocab = m.head, c.VocabSize
+	}
+	if o.MTP && HasDSpark(src) {
+		m.spark = l.loadSpark(t, m.ropes)
 	}
 	if l.err != nil {
 		return nil, fmt.Errorf("load model: %w", l.err)

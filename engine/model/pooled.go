@@ -210,14 +210,11 @@ func (s *pooledScratch) reserve(b *buffers, rows, positions int, blocks []*block
 // (BF16 [rows, HiddenSize]).
 func (p *pooled) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, out kernels.Weight, x, y kernels.Buf, s *pooledScratch) {
 	n, sh := b.Rows, p.shape
-	a, cq := s.a.Top(n).Columns(0, sh.QRank+p.dim), s.cq.Top(n).Columns(0, sh.QRank)
-	queries, kv := s.q.Top(n).Columns(0, p.heads*p.dim), s.kv.Top(n).Columns(0, p.dim)
-	q.MatMul(a, p.a, x, kernels.Linear{})
+	cq, queries := s.cq.Top(n).Columns(0, sh.QRank), s.q.Top(n).Columns(0, p.heads*p.dim)
+	a, kv := p.keys(q, b, x, s)
 	q.Norm(cq, a.Columns(0, sh.QRank), p.qNorm)
 	q.MatMul(queries, p.qb, cq, kernels.Linear{})
 	q.Rotate(queries, queries, b, &p.query)
-	q.Norm(kv, a.Columns(sh.QRank, sh.QRank+p.dim), p.kvNorm)
-	q.Rotate(kv, kv, b, &p.key)
 	s.spec = p.spec
 	from := kernels.Layer{Caches: c.Caches, Index: c.Index + int32(p.from)}
 	switch {
@@ -234,6 +231,27 @@ func (p *pooled) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, out
 	o := s.out.Top(n).Columns(0, sh.OGroups*sh.ORank)
 	q.Blocks(o, p.outA, queries)
 	q.MatMul(y, out, o, kernels.Linear{})
+}
+
+// keys records the window's keys of the rows of b, from x, and returns what they are
+// made of and, in s, the keys.
+func (p *pooled) keys(q kernels.Queue, b *kernels.Batch, x kernels.Buf, s *pooledScratch) (a, kv kernels.Buf) {
+	from, to := p.shape.QRank, p.shape.QRank+p.dim
+	a, kv = s.a.Top(b.Rows).Columns(0, to), s.kv.Top(b.Rows).Columns(0, p.dim)
+	q.MatMul(a, p.a, x, kernels.Linear{})
+	q.Norm(kv, a.Columns(from, to), p.kvNorm)
+	q.Rotate(kv, kv, b, &p.key)
+	return a, kv
+}
+
+// keep records that the keys of x, which is normed, are in the window at the positions
+// of b. What the rows attend to, with queries left over, is not used.
+func (p *pooled) keep(q kernels.Queue, b *kernels.Batch, c kernels.Layer, x kernels.Buf, s *pooledScratch) {
+	_, kv := p.keys(q, b, x, s)
+	s.spec = p.spec
+	s.spec.Block = false
+	queries := s.q.Top(b.Rows).Columns(0, p.heads*p.dim)
+	q.AttendPooled(queries, queries, kv, c, c, b, &s.spec)
 }
 
 // forwardShared records what a layer that shares groups adds to them and chooses of

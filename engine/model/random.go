@@ -51,6 +51,15 @@ func (r Random) Ints(name string, n int) ([]int64, error) {
 	return out, nil
 }
 
+// Alike implements Source: as many numbers as the configuration asks for.
+func (r Random) Alike() ([]int32, int, error) {
+	ids, n := make([]int32, r.Shape.VocabSize), max(1, min(r.Shape.Grams.Alike, r.Shape.VocabSize))
+	for i := range ids {
+		ids[i] = int32(i % n)
+	}
+	return ids, n, nil
+}
+
 // Matrix implements Source.
 func (r Random) Matrix(name string, rows, cols int) (kernels.Source, error) {
 	if rows <= 0 || cols <= 0 {
@@ -62,7 +71,7 @@ func (r Random) Matrix(name string, rows, cols int) (kernels.Source, error) {
 		g.mean, g.spread = 1.2, 1.2
 	case strings.HasSuffix(name, "dt_bias"):
 		g.mean, g.spread = -2, 1
-	case strings.HasSuffix(name, "linear_attn.norm.weight"):
+	case strings.HasSuffix(name, "linear_attn.norm.weight"), strings.HasSuffix(name, "engram.q_weight"), strings.HasSuffix(name, "engram.k_weight"):
 		g.mean, g.spread = 1, 0.1
 	case strings.HasSuffix(name, "norm.weight") || strings.Contains(name, "pre_fc_norm"):
 		g.spread = 0.1

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"exacta.dev/exacta/engine/checkpoint"
+	"exacta.dev/exacta/engine/tokenizer"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -23,6 +24,9 @@ type Source interface {
 	// Ints returns an integer tensor of n elements (I64 or I32); its error is
 	// errors.ErrUnsupported where the source makes up tensors, but none like it.
 	Ints(name string, n int) ([]int64, error)
+	// Alike numbers the tokens by what they say, n numbers in all, as
+	// tokenizer.Tokenizer.Alike does.
+	Alike() (ids []int32, n int, err error)
 	// Done is called when a tensor that Matrix returned has been taken in.
 	Done(name string) error
 }
@@ -54,6 +58,20 @@ func (c Checkpoint) Ints(name string, n int) ([]int64, error) {
 		return nil, fmt.Errorf("%s: tensor %s %w", c.Name(), name, err)
 	}
 	return ids, nil
+}
+
+// Alike implements Source.
+func (c Checkpoint) Alike() ([]int32, int, error) {
+	text, err := c.ReadFile("tokenizer.json")
+	if err != nil {
+		return nil, 0, err
+	}
+	t, err := tokenizer.Load(text)
+	if err != nil {
+		return nil, 0, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	ids, n := t.Alike()
+	return ids, n, nil
 }
 
 // Done implements Source: the tensor's pages may leave memory.
@@ -190,6 +208,16 @@ func (l *loader) mlpOf(prefix string, width int) (gateUp, down kernels.Weight) {
 // mlpUp loads its first half.
 func (l *loader) mlpUp(prefix string, width int) kernels.Weight {
 	return l.load(kernels.Matrix, true, l.src.Config().HiddenSize, part{prefix + "gate_proj.weight", width}, part{prefix + "up_proj.weight", width})
+}
+
+// flat loads a matrix [rows, cols] as one vector.
+func (l *loader) flat(name string, rows, cols int) kernels.Weight {
+	src := l.source(name, rows, cols)
+	if l.err != nil {
+		return kernels.Weight{}
+	}
+	src.Rows, src.Cols = 1, rows*cols
+	return l.take(kernels.Tensor{Name: name, Use: kernels.Vector, Parts: []kernels.Source{src}}, name)
 }
 
 // vector loads n values.

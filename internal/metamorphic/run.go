@@ -180,7 +180,11 @@ func (s *Suite) execute(p Program, refs []trace) ([]trace, error) {
 	strategies["eagle"] = &draft.Eagle{Head: eagle, Width: 3, Depth: 5}
 	strategies["eagle-tree"] = &draft.Eagle{Head: eagle, Tree: true, Width: 3, Depth: 5}
 	strategies["model"] = &draft.Model{Model: model.RandomHead} // in half of the time that the target takes
-	strategies["dspark"] = &draft.DSpark{Head: cmp.Or(s.Heads[checkpoint.HeadDSpark], model.RandomHead), MinConfidence: 0.2}
+	spark := cmp.Or(s.Heads[checkpoint.HeadDSpark], model.RandomHead)
+	if model.HasDSpark(s.Source) {
+		spark = "" // the model's own
+	}
+	strategies["dspark"] = &draft.DSpark{Head: spark, MinConfidence: 0.2}
 	for _, r := range p.Requests {
 		name := r.Drafter
 		st := strategies[name]

@@ -111,6 +111,9 @@ func (w *worker) attendPooled(o *pooledOp) bool {
 	if !w.sync() {
 		return false
 	}
+	if o.s.Block {
+		return true
+	}
 	for i := range o.b.spans {
 		s := o.b.spanOf(i)
 		w.keepRows(o.c, &o.l.pool.keys, s, o.l.pool.slotAt(s.slot), 0, &o.kv)
@@ -173,7 +176,11 @@ func (w *worker) pooledRow(o *pooledOp, s span, r, from, to int) {
 func (w *worker) seenKeys(a *pooledUnit) {
 	o, s := a.o, &a.s
 	pos := s.pos(&o.b, a.r)
-	for p := max(o.s.FirstKey, pos-o.l.spec.Window+1); p <= pos; p++ {
+	from, to := pos-o.l.spec.Window+1, pos
+	if o.s.Block {
+		from, to = s.start-o.l.spec.Window, s.end()-1
+	}
+	for p := max(o.s.FirstKey, from); p <= to; p++ {
 		switch {
 		case p < s.start:
 			w.seenKey(a, o.l.key(s.slot, p))

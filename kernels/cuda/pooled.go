@@ -99,6 +99,7 @@ type pooledArgs struct {
 	sink                             driver.Ptr
 	scale                            float32
 	heads, dim, first, words, groups int32
+	block                            int32
 }
 
 type pooledCommitArgs struct {
@@ -332,7 +333,7 @@ func (q *queue) AttendPooled(dst, query, kv kernels.Buf, l, groups kernels.Layer
 			env: q.head(), dst: q.of(dst, "dst", kernels.BF16, b.Rows, s.Heads*s.Dim).view(),
 			q: q.of(query, "q", kernels.BF16, b.Rows, s.Heads*s.Dim).view(), kv: q.of(kv, "kv", kernels.BF16, b.Rows, s.Dim).view(),
 			b: q.batch(b), c: c.pooledCache(), l: c.sizes.pooled[c.layers[l.Index].pooled],
-			scale: s.Scale, heads: int32(s.Heads), dim: int32(s.Dim), first: int32(s.FirstKey), groups: flag(s.Groups),
+			scale: s.Scale, heads: int32(s.Heads), dim: int32(s.Dim), first: int32(s.FirstKey), groups: flag(s.Groups), block: flag(s.Block),
 		}
 		if s.Groups {
 			a.g = c.sizes.pooled[c.layers[groups.Index].pooled]
@@ -346,7 +347,9 @@ func (q *queue) AttendPooled(dst, query, kv kernels.Buf, l, groups kernels.Layer
 		}
 		*args[pooledArgs](q) = a
 		q.launch(kAttendPooled, b.Rows, s.Heads, 0)
-		q.launch(kPooledKeep, b.Rows, 1, 0)
+		if !s.Block {
+			q.launch(kPooledKeep, b.Rows, 1, 0)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,9 +20,10 @@ type pooledShape struct {
 	overlap, sink   bool
 	index, indexDim int // heads of an index; 0: none
 	topK            int
-	block, blocks   int // of candidates: the choice is made again within them
+	size, blocks    int // of candidates: the choice is made again within them
 	round           kernels.Rounding
 	firstKey        int
+	block           *bool // rows of a span see each other while it is set
 }
 
 // The shapes of the model families: DeepSeek-V4's layers without groups, with groups
@@ -34,7 +36,7 @@ var pooledShapes = []pooledShape{
 	{name: "longer than a page", heads: 2, dim: 16, rotary: 4, window: 9, ratio: 72},
 	{name: "rounded", heads: 3, dim: 64, rotary: 8, window: 17, ratio: 2, round: kernels.RoundFP8},
 	{name: "chosen", heads: 4, dim: 20, rotary: 6, window: 15, ratio: 3, overlap: true, sink: true, index: 6, indexDim: 14, topK: 9},
-	{name: "candidates", heads: 3, dim: 32, rotary: 6, window: 8, ratio: 1, sink: true, index: 6, indexDim: 18, topK: 12, block: 4, blocks: 7},
+	{name: "candidates", heads: 3, dim: 32, rotary: 6, window: 8, ratio: 1, sink: true, index: 6, indexDim: 18, topK: 12, size: 4, blocks: 7},
 }
 
 // keys returns the keys of a position that are pooled.
@@ -99,6 +101,7 @@ func (l *pooledRun) run(m *machine, out, proj kernels.Buf, c kernels.Layer, b *k
 	one := kernels.RotateSpec{Heads: 1, Dim: p.dim, Rotary: p.rotary, Rope: l.rotate.Rope, Round: p.round}
 	m.q.Rotate(kv, next(p.dim), b, &one)
 	attend := l.attend
+	attend.Block = p.block != nil && *p.block
 	if p.ratio > 0 {
 		m.q.Keep(l.group(m, next(l.rawCols(p.dim)), p.dim, c, b, false), c, b, false)
 	}
@@ -110,7 +113,7 @@ func (l *pooledRun) run(m *machine, out, proj kernels.Buf, c kernels.Layer, b *k
 		mask := m.spare(kernels.I32, n, words)
 		s := kernels.ChooseSpec{Heads: p.index, Dim: p.indexDim, TopK: p.topK}
 		if p.blocks > 0 {
-			s.Best, s.BestBlocks, s.BlockSize = m.spare(kernels.I32, n, words), p.blocks, p.block
+			s.Best, s.BestBlocks, s.BlockSize = m.spare(kernels.I32, n, words), p.blocks, p.size
 			m.q.Choose(mask, query, weights, c, b, &s)
 			s.Within, s.Best = s.Best, kernels.Buf{}
 		}
@@ -178,9 +181,49 @@ func testPooled(t *testing.T, s suite) {
 			return dst
 		})
 	})
+	t.Run("Block", func(t *testing.T) { testBlock(t, s) })
 	t.Run("Choose", func(t *testing.T) { testChoose(t, s) })
 	t.Run("Streams", func(t *testing.T) { testHyper(t, s) })
 	t.Run("Rounding", func(t *testing.T) { testRounding(t, s) })
+}
+
+// testBlock fills in blocks behind windows that are full and not: all rows count for
+// each, and nothing of them stays.
+func testBlock(t *testing.T, s suite) {
+	const width = 5
+	for _, before := range []int{0, 3, 50} {
+		script := func(r *rig, fill, swap bool) kernels.Buf {
+			block := false
+			p := pooledShapes[0]
+			p.block = &block
+			m := r.machine(1, 2, 3, 0, r.pooledLayer(p))
+			m.ensure(0, 64)
+			rows := m.sequence(before + width + 1)
+			dst := r.alloc(kernels.BF16, 2*width, m.layers[0].out)
+			if before > 0 {
+				m.plain(piece{rows: rows[:before], kept: before})
+			}
+			behind, next := rows[before:before+width], rows[before+width:]
+			if swap {
+				behind = append(slices.Clone(behind[:width-1]), next[0])
+			}
+			if block = true; fill {
+				m.plain(piece{start: before, rows: behind, kept: -1})
+				r.q.Copy(dst.Top(width), m.out[0].Top(width))
+			}
+			block = false
+			m.plain(piece{start: before, rows: next, kept: -1})
+			r.q.Copy(dst.Slice(width, width+1), m.out[0].Top(1))
+			return dst
+		}
+		what := fmt.Sprintf("a block behind %d", before)
+		s.judge(t, 73, boundLayer, width+1, what, func(r *rig) kernels.Buf { return script(r, true, false) })
+		run := func(fill, swap bool) []float32 { r := s.rig(t, 73); return r.floats(script(r, fill, swap)) }
+		filled, plain, swapped := run(true, false), run(false, false), run(true, true)
+		cols := len(filled) / (2 * width)
+		require.Equal(t, plain[width*cols:(width+1)*cols], filled[width*cols:(width+1)*cols], "%s stays", what)
+		require.NotEqual(t, swapped[:cols], filled[:cols], "%s: the first row sees the last", what)
+	}
 }
 
 // testChoose checks which groups are chosen where the scores are small integers, with

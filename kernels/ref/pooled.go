@@ -362,7 +362,9 @@ func (a *pooledAttention) span(be *Backend, sp *span) error {
 		be.work.KVTokens += uint64(len(keys))
 	}
 	for i := range sp.n {
-		copy(a.p.key(sp.slot, sp.start+i), a.kv.floats(sp.off+i))
+		if !a.s.Block {
+			copy(a.p.key(sp.slot, sp.start+i), a.kv.floats(sp.off+i))
+		}
 	}
 	return nil
 }
@@ -370,6 +372,15 @@ func (a *pooledAttention) span(be *Backend, sp *span) error {
 // keys returns the keys that row i of a span sees.
 func (a *pooledAttention) keys(sp *span, i int) ([][]float64, error) {
 	var keys [][]float64
+	if a.s.Block {
+		for pos := max(a.s.FirstKey, sp.start-a.p.spec.Window); pos < sp.start; pos++ {
+			keys = append(keys, a.p.key(sp.slot, pos))
+		}
+		for j := range sp.n {
+			keys = append(keys, a.kv.floats(sp.off+j))
+		}
+		return keys, nil
+	}
 	path := sp.path(i)
 	for pos := max(a.s.FirstKey, sp.pos[i]-a.p.spec.Window+1); pos <= sp.pos[i]; pos++ {
 		if pos >= sp.start {

@@ -301,6 +301,7 @@ struct PooledArgs {
 	const float* sink; // null: none
 	float scale;
 	i32 heads, dim, first, words, groups;
+	i32 block; // rows of a span see each other
 };
 LAYOUT(PooledArgs, pooled);
 
@@ -317,7 +318,8 @@ KERNEL(attend_pooled, PooledArgs) {
 	if (!span_of(a.e, a.b, a.c.slots, r, s)) return;
 	const bool tree = is_tree(a.e, a.b, s);
 	u8* slot = slot_at(a.c, s.slot);
-	const i32 low = max(a.first, s.pos - a.l.window + 1), window = max(0, s.pos + 1 - low);
+	const i32 end = a.block ? s.start + s.len : s.pos + 1; // of the keys of the window and the rows
+	const i32 low = max(a.first, (a.block ? s.start : end) - a.l.window), window = max(0, end - low);
 	const i32 groups = a.groups ? (s.pos + 1) / a.g.ratio : 0;
 	const i32* mask = a.chosen.p ? a.chosen.row(r) : nullptr;
 	const u16* q = a.q.row(r) + h * a.dim;
