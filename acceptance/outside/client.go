@@ -87,9 +87,12 @@ func missing(err error) bool {
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var payload io.Reader
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		text, made := body.(json.RawMessage) // as it is
+		if !made {
+			var err error
+			if text, err = json.Marshal(body); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
 		}
 		payload = bytes.NewReader(text)
 	}
@@ -190,8 +193,8 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// get reads a JSON object.
-func (c *Client) get(ctx context.Context, path string, into any) error {
+// Get reads a JSON object.
+func (c *Client) Get(ctx context.Context, path string, into any) error {
 	text, err := c.text(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err

@@ -215,10 +215,10 @@ func (r *collector) ask(ctx context.Context, c *Client, s *Server, prompt []int3
 	}
 	begin := time.Now()
 	a.Sent = begin.Sub(r.start)
-	ended, err := c.stream(ctx, w.path, w.body(s, what, r.p.MaxTokens, mode), func() time.Duration { return time.Since(begin) }, func(e event) error {
-		n, err := w.read(a, e.data)
+	ended, err := c.Stream(ctx, w.path, w.body(s, what, r.p.MaxTokens, mode), func() time.Duration { return time.Since(begin) }, func(e Event) error {
+		n, err := w.read(a, e.Data)
 		if n != 0 {
-			a.Pieces = append(a.Pieces, Piece{e.at, n})
+			a.Pieces = append(a.Pieces, Piece{e.At, n})
 		}
 		return err
 	})

@@ -12,13 +12,6 @@ import (
 // maxEvent bounds one event of a stream, in bytes.
 const maxEvent = 16 << 20
 
-// event is one server-sent event's data with the time at which its last byte
-// was read.
-type event struct {
-	data []byte
-	at   time.Duration
-}
-
 // events reads server-sent events. Events that come in one read have one time.
 type events struct {
 	r    io.Reader
@@ -34,19 +27,19 @@ type events struct {
 
 // next returns the next event, io.EOF behind the last. An event that the end of
 // the stream cuts is io.ErrUnexpectedEOF.
-func (e *events) next() (event, error) {
+func (e *events) next() (Event, error) {
 	for {
 		if data, ok := e.take(); ok {
 			if data == nil {
 				continue
 			}
-			return event{data, e.at}, nil
+			return Event{data, e.at}, nil
 		}
 		if e.err != nil {
 			if errors.Is(e.err, io.EOF) && len(bytes.TrimSpace(e.buf)) > 0 {
-				return event{}, io.ErrUnexpectedEOF
+				return Event{}, io.ErrUnexpectedEOF
 			}
-			return event{}, e.err
+			return Event{}, e.err
 		}
 		e.read()
 	}
@@ -112,9 +105,18 @@ func blockEnd(b []byte) (end, skip int) {
 // done is the data of the event that ends a stream.
 var done = []byte("[DONE]")
 
-// stream makes a call and hands out its events until the one that ends it. A
-// body that isn't a stream of events is an error.
-func (c *Client) stream(ctx context.Context, path string, body any, now func() time.Duration, each func(event) error) (ended bool, err error) {
+// Event is one server-sent event: its data and the
+// time at which its last byte was read.
+type Event struct {
+	Data []byte
+	At   time.Duration
+}
+
+// Stream makes a call (a body that is a json.RawMessage is sent as it is) and hands
+// out its events, timed by now, until the one that ends it. A body that isn't a
+// stream of events is an error; ended is false where the stream ended without its
+// last event.
+func (c *Client) Stream(ctx context.Context, path string, body any, now func() time.Duration, each func(Event) error) (ended bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Total, fmt.Errorf("the stream lasted longer than %v", c.Total))
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -141,7 +143,7 @@ func (c *Client) stream(ctx context.Context, path string, body any, now func() t
 			return false, nil
 		case err != nil:
 			return false, causeOf(ctx, fmt.Errorf("%s: the stream was cut off: %w", path, err))
-		case bytes.Equal(bytes.TrimSpace(ev.data), done):
+		case bytes.Equal(bytes.TrimSpace(ev.Data), done):
 			return true, nil
 		}
 		if err := each(ev); err != nil {

@@ -57,7 +57,7 @@ func readAll(r io.Reader) (out []string, err error) {
 		if err != nil {
 			return out, err
 		}
-		out = append(out, string(ev.data))
+		out = append(out, string(ev.Data))
 	}
 }
 

@@ -32,13 +32,13 @@ func replay(t *testing.T, text []byte, read func(*Answer, []byte) (int, error)) 
 			return a
 		}
 		require.NoError(t, err)
-		if bytes.Equal(ev.data, done) {
+		if bytes.Equal(ev.Data, done) {
 			continue
 		}
-		n, err := read(a, ev.data)
+		n, err := read(a, ev.Data)
 		require.NoError(t, err)
 		if n != 0 {
-			a.Pieces = append(a.Pieces, Piece{ev.at, n})
+			a.Pieces = append(a.Pieces, Piece{ev.At, n})
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (c *Client) Find(ctx context.Context) (*Server, error) {
 			} `json:"meta"`
 		} `json:"data"`
 	}
-	if err := c.get(ctx, "/v1/models", &models); err != nil {
+	if err := c.Get(ctx, "/v1/models", &models); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.base, err)
 	}
 	if len(models.Data) == 0 || models.Data[0].ID == "" {
@@ -77,9 +77,9 @@ func (c *Client) more(ctx context.Context, s *Server) error {
 			Simulated float64 `json:"simulate_acc_len"`
 		} `json:"internal_states"`
 	}
-	err := c.get(ctx, "/server_info", &info)
+	err := c.Get(ctx, "/server_info", &info)
 	if missing(err) {
-		err = c.get(ctx, "/get_server_info", &info)
+		err = c.Get(ctx, "/get_server_info", &info)
 	}
 	var status *StatusError
 	switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -108,7 +109,7 @@ func (p *Plan) check() error {
 	ids := map[string]bool{}
 	for i := range p.Sessions {
 		s := &p.Sessions[i]
-		if len(s.Requests) == 0 {
+		if !slices.ContainsFunc(s.Requests, func(r Request) bool { return !r.Warm }) {
 			return fmt.Errorf("session %s has no requests", s.ID)
 		}
 		for j := range s.Requests {
