@@ -151,9 +151,8 @@ func (m *meter) latencies(r *Row) {
 	if e2e > 0 {
 		m.req.add(n/e2e*1000, 1)
 	}
-	tpot := 0.0
-	if r.Output > 1 {
-		tpot = ms(r.Last-r.First) / (n - 1)
+	tpot, several := r.tpot()
+	if several {
 		m.tpot.add(tpot, 1)
 	}
 	if len(r.Gaps) > 0 {

@@ -108,11 +108,7 @@ func truncate(v []float64) (cut int, found bool) {
 	best := math.Inf(1)
 	for d := 0; d <= len(means)/2; d++ {
 		rest := means[d:]
-		mean := 0.0
-		for _, x := range rest {
-			mean += x / float64(len(rest))
-		}
-		s := deviation(rest, mean)
+		s := deviation(rest, mean(rest))
 		if e := s * s / float64(len(rest)); e < best {
 			best, cut = e, d
 		}
