@@ -236,8 +236,9 @@ func (s Strategy) New() (draft.Strategy, error) {
 	return d, nil
 }
 
-// decodeSettings decodes a strategy's own settings into it.
-func decodeSettings(settings map[string]any, d draft.Strategy) error {
+// decodeSettings decodes what a configuration leaves to a plug-in into its settings,
+// a pointer to a struct, as strictly as a file.
+func decodeSettings(settings map[string]any, into any) error {
 	text, err := yaml.Marshal(settings)
 	if err != nil {
 		return err
@@ -246,10 +247,10 @@ func decodeSettings(settings map[string]any, d draft.Strategy) error {
 	if err != nil {
 		return err
 	}
-	if m := mistyped(file.Docs[0].Body, reflect.TypeOf(d).Elem()); m != nil {
+	if m := mistyped(file.Docs[0].Body, reflect.TypeOf(into).Elem()); m != nil {
 		return bad(m.key, "%s", m.what)
 	}
-	if err := yaml.UnmarshalWithOptions(text, d, yaml.Strict()); err != nil {
+	if err := yaml.UnmarshalWithOptions(text, into, yaml.Strict()); err != nil {
 		_, key, what := describe(text, err)
 		return bad(key, "%s", what)
 	}

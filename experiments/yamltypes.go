@@ -102,8 +102,14 @@ var anything = reflect.TypeFor[any]()
 func fieldType(t reflect.Type, key string) reflect.Type {
 	if t.Kind() == reflect.Struct {
 		for f := range t.Fields() {
-			if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name == key {
+			name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			if name == key {
 				return f.Type
+			}
+			if option == "inline" {
+				if inner := fieldType(f.Type, key); inner != anything {
+					return inner
+				}
 			}
 		}
 	}

@@ -43,6 +43,10 @@ place.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := experiments.Quickstart()
 			if len(args) == 1 {
+				var text []byte
+				if text, err = os.ReadFile(args[0]); err == nil && experiments.IsLoad(text) {
+					return runLoad(cmd, o, dir, args[0], text)
+				}
 				cfg, err = experiments.LoadConfig(args[0])
 			}
 			if err != nil {

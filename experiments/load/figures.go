@@ -124,22 +124,21 @@ type Window struct {
 	Why    string `json:"why,omitempty"`
 }
 
-// Engine is where the time of an engine with records went, over the steps of the
-// window. Shares are of the engine's time in steps.
+// Engine is where the time of an engine with records went, over the steps in which a
+// measured request of the cell took part. Shares are of the time of these steps.
 type Engine struct {
 	Steps   int64   `json:"steps"`
-	Seconds float64 `json:"seconds"` // in steps
-	// PrefillShare is the share of time in steps with rows of prompts by rows:
-	// a step's time counts as its prompts' part of its rows.
-	PrefillShare float64 `json:"prefill_share"`
+	Seconds float64 `json:"seconds"` // in these steps
+	// PrefillShare is the target's time for prompts, and RejectedShare that for
+	// drafts that were not kept: a pass counts by the rows that they had in it.
+	PrefillShare  float64 `json:"prefill_share"`
+	RejectedShare float64 `json:"rejected_share"`
 	// PromptTokensBetween is the mean number of prompt tokens in a step that
 	// decodes too: what stands between two tokens of a running request.
 	PromptTokensBetween float64 `json:"prompt_tokens_between"`
 	DraftShare          float64 `json:"draft_share"`
-	// RejectedShare is the target's time for rows of drafts that were not kept.
-	RejectedShare float64 `json:"rejected_share"`
 	// HostShare is what is neither drafting nor the target's pass, IdleShare
-	// the part of the window in no step.
+	// the part of the whole load that was in none of these steps.
 	HostShare float64 `json:"host_share"`
 	IdleShare float64 `json:"idle_share"`
 	// AcceptLength and DraftAcceptRate are from the records.

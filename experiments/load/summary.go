@@ -165,3 +165,26 @@ type Summary struct {
 func CellName(target, point string, repeat int) string {
 	return fmt.Sprintf("%s.%s.r%d", target, point, repeat)
 }
+
+// Fill works out a cell's figures from what a load came to. lanes are the plan's.
+func (c *Cell) Fill(res *Result, lanes int, slo *SLO) {
+	c.Generator, c.Window = res.Generator, FindWindow(res.Rows, lanes)
+	c.InWindow = Measure(slo, Span{res.Rows, c.Window.From, c.Window.To})
+	c.Whole = Measure(slo, Whole(res.Rows))
+	for i := range res.Rows {
+		if r := &res.Rows[i]; r.Phase == Measured && !r.OK() {
+			c.FirstErr = fmt.Sprintf("%s: %s", r.Request, r.Error)
+			break
+		}
+	}
+}
+
+// Target returns what is known of a target; nil where there is none of that name.
+func (s *Summary) Target(name string) *TargetInfo {
+	for i := range s.Targets {
+		if s.Targets[i].Name == name {
+			return &s.Targets[i]
+		}
+	}
+	return nil
+}
