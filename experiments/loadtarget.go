@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"exacta.dev/exacta/acceptance/outside"
-	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/experiments/load"
 )
 
@@ -162,13 +161,4 @@ func (t *target) pretend(f *LoadFake) error {
 	}
 	t.Claims["max_sequences"], t.Sources["max_sequences"] = strconv.Itoa(f.Sequences), "server"
 	return t.listen(fake.Handler(), func() error { return nil })
-}
-
-// loadVocabulary is what workloads are made of: the model's tokenizer, without its
-// weights.
-func loadVocabulary(name string) (*registry.Entry, error) {
-	if name == "" {
-		return nil, nil
-	}
-	return registry.Look(name)
 }
