@@ -127,10 +127,11 @@ type deltaArgs struct {
 	slotRec                                 uint64
 	conv                                    driver.Ptr
 	slotConv                                uint64
-	length                                  driver.Ptr
+	length, work                            driver.Ptr
 	eps, qScale                             float32
 	kHeads, vHeads, kDim, vDim, tapsN, gate int32
-	ring, convRing, slots, uShared          int32
+	ring, convRing, slots, chunk            int32
+	first, rows                             int32
 }
 
 type statsArgs struct {

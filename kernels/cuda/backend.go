@@ -89,7 +89,7 @@ func (be *Backend) open(o Options) error {
 }
 
 // staticShared bounds the shared memory that the delta kernel declares.
-const staticShared = 32 << 10
+const staticShared = 3 << 10
 
 // sharedLimit is the dynamic shared memory that the delta kernel may use.
 func (be *Backend) sharedLimit() int { return be.dev.SharedPerBlock - staticShared }

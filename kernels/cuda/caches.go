@@ -99,7 +99,7 @@ func checkLayer(i int, l kernels.LayerSpec, ring, shared int) error {
 		if l.KDim > maxDim || l.VDim > maxDim || l.Conv > maxTaps {
 			return fmt.Errorf("caches: layer %d: heads of %d and %d, %d taps; at most %d, %d and %d", i, l.KDim, l.VDim, l.Conv, maxDim, maxDim, maxTaps)
 		}
-		if need := ring * l.KDim * 4; need > shared {
+		if need := deltaShared(ring, l.KDim, deltaLeap); need > shared {
 			return fmt.Errorf("caches: layer %d: %d records of %d need %d bytes of shared memory; a block of this GPU has %d", i, ring, l.KDim, need, shared)
 		}
 	case kernels.Pooled:

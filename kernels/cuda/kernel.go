@@ -66,7 +66,7 @@ const (
 const (
 	kDelta kernelID = kAttendTilesLast + 1 + iota
 	kDeltaKeep
-	kDeltaInputs
+	kDeltaPrepare
 	kStatsParts
 	kStats
 	kChain
@@ -137,7 +137,7 @@ var kernelTable = [numKernels]struct {
 	kAttend:          {"attend", "attend", unsafe.Sizeof(attendArgs{})},
 	kDelta:           {"delta", "delta", unsafe.Sizeof(deltaArgs{})},
 	kDeltaKeep:       {"delta", "delta_keep", unsafe.Sizeof(deltaArgs{})},
-	kDeltaInputs:     {"delta", "delta_inputs", unsafe.Sizeof(deltaArgs{})},
+	kDeltaPrepare:    {"delta", "delta_prepare", unsafe.Sizeof(deltaArgs{})},
 	kStats:           {"stats", "stats", unsafe.Sizeof(statsArgs{})},
 	kChain:           {"tables", "chain", unsafe.Sizeof(chainArgs{})},
 	kShift:           {"tables", "shift", unsafe.Sizeof(shiftArgs{})},

@@ -21,19 +21,12 @@ INLINE void mma(float* c, const u32* a, u32 b0, u32 b1) {
 	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-INLINE u32 shared_at(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
 INLINE void load4(u32* r, const u16* p) {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
 }
 
 INLINE void load4_turned(u32* r, const u16* p) {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
-}
-
-// fetch starts the copy of 16 bytes to shared memory; zeros where there is nothing.
-INLINE void fetch(u16* to, const u16* from, bool there) {
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
 INLINE float power2(float x) {
@@ -58,6 +51,7 @@ struct Plan {
 	i32* ends;  // items up to and with each span's
 	i32* info;  // splits of an item set that is cut, 0 where one block walks all; TREE
 	i32* parts; // first slot of parts
+	i32 run;    // splits that follow each other and are one block's
 };
 enum { TREE = 1 << 30 };
 
@@ -65,7 +59,7 @@ enum { TREE = 1 << 30 };
 struct Item {
 	Span s;
 	bool tree;
-	i32 kvh, group, split, splits, slot; // splits 0: all keys
+	i32 kvh, group, split, run, splits, slot; // run splits from split on; splits 0: all keys
 	i32 first, last; // rows of the span
 };
 
@@ -90,8 +84,12 @@ INLINE void scan(i32* v, i32 n, i32 lane) {
 }
 
 // make_plan: a span is cut into splits if its keys are more than a block's even
-// share and there is room for what they leave.
-template <int ROWS> INLINE void make_plan(const AttendArgs& a, const Plan& p) {
+// share and there is room for what they leave. A block walks a run of splits, without a
+// pause between them.
+enum { LONGEST_RUN = 8 };
+INLINE i32 runs_of(i32 splits, i32 run) { return (splits + run - 1) / run; }
+
+template <int ROWS> INLINE void make_plan(const AttendArgs& a, Plan& p) {
 	__shared__ u64 keys;
 	const i32 tid = threadIdx.x, n = a.b.spans;
 	if (tid == 0) keys = 0;
@@ -120,11 +118,13 @@ template <int ROWS> INLINE void make_plan(const AttendArgs& a, const Plan& p) {
 	__syncthreads();
 	if (tid < 32) scan(p.parts, n, tid);
 	__syncthreads();
+	p.run = min(max((p.parts[n - 1] + (i32)gridDim.x - 1) / (i32)gridDim.x, 1), (i32)LONGEST_RUN);
+	__syncthreads();
 	for (i32 i = tid; i < n; i += THREADS) {
 		const i32 slots = wanted(i), sets = p.ends[i] * a.kv_heads;
 		const bool cut = slots > 0 && p.parts[i] <= a.part_slots;
 		p.parts[i] -= slots;
-		p.ends[i] = cut ? slots : sets;
+		p.ends[i] = cut ? sets * runs_of(p.info[i] & ~TREE, p.run) : sets;
 		p.info[i] = (p.info[i] & TREE) | (cut ? p.info[i] & ~TREE : 0);
 	}
 	__syncthreads();
@@ -149,11 +149,12 @@ template <int ROWS> INLINE Item find(const AttendArgs& a, const Plan& p, i32 i) 
 	t.tree = p.info[lo] & TREE;
 	t.splits = p.info[lo] & ~TREE;
 	i -= lo > 0 ? p.ends[lo - 1] : 0;
-	const i32 each = max(t.splits, 1), set = i / each;
-	t.split = i % each;
+	const i32 each = t.splits > 0 ? runs_of(t.splits, p.run) : 1, set = i / each;
+	t.split = i % each * p.run;
+	t.run = min(p.run, t.splits - t.split);
 	t.kvh = set % a.kv_heads;
 	t.group = set / a.kv_heads;
-	t.slot = p.parts[lo] + set * each;
+	t.slot = p.parts[lo] + set * t.splits;
 	const i32 heads = a.q_heads / a.kv_heads;
 	t.first = t.tree ? t.group : t.group * ROWS / heads;
 	t.last = t.tree ? t.group : min((t.group * ROWS + ROWS - 1) / heads, t.s.len - 1);
@@ -235,9 +236,6 @@ template <int DIM, int MT> INLINE void load_tile(const AttendArgs& a, const Item
 		fetch(v + key * Tile<DIM, MT>::PITCH + c, a.values + from, at >= 0);
 	}
 }
-
-INLINE void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> INLINE void await_loads() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 // Rows is the state of the rows of a tile as a lane has it: row g and g+8 of each 16.
 template <int DIM, int MT> struct Rows {
@@ -385,11 +383,11 @@ template <int DIM, int MT> INLINE void load_seen(const AttendArgs& a, const Item
 	__syncthreads();
 }
 
-// leave writes a split's rows to its slot.
-template <int DIM, int MT> INLINE void leave(const AttendArgs& a, const Item& t, Rows<DIM, MT>& x) {
+// leave writes a split's rows to its slot and begins the next one.
+template <int DIM, int MT> INLINE void leave(const AttendArgs& a, const Item& t, i32 split, Rows<DIM, MT>& x) {
 	enum { ROWS = 16 * MT };
 	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
-	float* part = a.parts + (u64)(t.slot + t.split) * a.part_floats;
+	float* part = a.parts + (u64)(t.slot + split) * a.part_floats;
 	i32 head;
 #pragma unroll
 	for (int i = 0; i < 2 * MT; i++) {
@@ -403,10 +401,13 @@ template <int DIM, int MT> INLINE void leave(const AttendArgs& a, const Item& t,
 			part[ROWS * DIM + ROWS + row] = x.l[i / 2][i % 2 * 2];
 		}
 	}
+	x.clear();
 }
 
 // Folds the splits of rows that were cut: grid (rows, query heads).
 KERNEL(attend_fold, AttendArgs) {
+	__shared__ Fold weights[THREADS];
+	__shared__ float sums[THREADS], tops[WARPS];
 	const i32 r = blockIdx.x, h = blockIdx.y, each = a.q_heads / a.kv_heads;
 	Span s;
 	if (!span_of(a.e, a.b, a.slots, r, s)) return;
@@ -415,17 +416,41 @@ KERNEL(attend_fold, AttendArgs) {
 	const i32 at = s.row * each + h % each, row = info & TREE ? h % each : at % a.tile_rows, group = info & TREE ? s.row : at / a.tile_rows;
 	const i32 slot = a.plan[2 * s.index + 1] + (group * a.kv_heads + h / each) * splits;
 	const float* first = a.parts + (u64)slot * a.part_floats;
-	for (i32 c = threadIdx.x; c < a.dim; c += THREADS) {
+	const i32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+	for (i32 c0 = 0; c0 < a.dim; c0 += THREADS) {
+		const i32 c = min(c0 + tid, a.dim - 1);
 		float m = -INF, l = 0, o = 0;
+		for (i32 s0 = 0; s0 < splits; s0 += THREADS) {
+			// What fold does, for as many splits at a time as there are threads.
+			const i32 n = min((i32)THREADS, splits - s0);
+			const float* own = first + (u64)(s0 + min(tid, n - 1)) * a.part_floats + a.tile_rows * a.tile_dim + row;
+			const float top = tid < n ? own[0] : -INF, sum = own[a.tile_rows];
+			float most = top;
+#pragma unroll
+			for (int w = 1; w < 32; w *= 2) {
+				const float v = __shfl_up_sync(~0u, most, w);
+				if (lane >= w) most = fmaxf(most, v);
+			}
+			__syncthreads();
+			if (lane == 31) tops[warp] = most;
+			__syncthreads();
+			const float before = __shfl_up_sync(~0u, most, 1);
+			float upto = m;
+			for (i32 w = 0; w < warp; w++) upto = fmaxf(upto, tops[w]);
+			if (lane > 0) upto = fmaxf(upto, before);
+			weights[tid] = fold(upto, top);
+			sums[tid] = sum;
+			for (i32 w = 0; w < WARPS; w++) m = fmaxf(m, tops[w]);
+			__syncthreads();
+			const float* from = first + (u64)s0 * a.part_floats + row * a.tile_dim + c;
 #pragma unroll 16
-		for (i32 i = 0; i < splits; i++) {
-			const float* from = first + (u64)i * a.part_floats;
-			const float y = from[row * a.tile_dim + c], sum = from[a.tile_rows * (a.tile_dim + 1) + row];
-			const Fold f = fold(m, from[a.tile_rows * a.tile_dim + row]);
-			l = fmaf(l, f.old, sum * f.now);
-			o = fmaf(o, f.old, y * f.now);
+			for (i32 i = 0; i < n; i++) {
+				const Fold f = weights[i];
+				l = fmaf(l, f.old, sums[i] * f.now);
+				o = fmaf(o, f.old, from[(u64)i * a.part_floats] * f.now);
+			}
 		}
-		put(a, r, h, c, o, l);
+		if (c0 + tid < a.dim) put(a, r, h, c, o, l);
 	}
 }
 
@@ -483,7 +508,7 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 	i32 lo = a.first, end = hi + 1;
 	if (t.splits > 0) {
 		const i32 s = split_of(a.first) + t.split;
-		lo = max(lo, split_begin(s)), end = min(end, split_begin(s + 1));
+		lo = max(lo, split_begin(s)), end = min(end, split_begin(s + t.run));
 	}
 	Rows<DIM, MT> x, all;
 	x.clear();
@@ -495,6 +520,7 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 		commit_loads();
 		page = page_of(a, t, from + i + 1);
 	}
+	i32 split = t.split;
 	u32 queries[MT == 1 ? DIM / 16 : 1][4];
 	for (i32 i = from; i < to; i++) {
 		if (ahead == 2) await_loads<1>();
@@ -524,13 +550,13 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 				__syncthreads();
 			}
 		}
-		if (t.splits == 0 && (i + 1 == to || split_of((i + 1) * TILE) != split_of(i * TILE))) add(all, x);
+		if (i + 1 < to && split_of((i + 1) * TILE) == split_of(i * TILE)) continue;
+		if (t.splits == 0) add(all, x);
+		else leave(a, t, split++, x);
 	}
 	await_loads<0>();
-	if (t.splits > 0) {
-		leave(a, t, x);
-		return;
-	}
+	for (; split < t.split + t.run; split++) leave(a, t, split, x); // without a key
+	if (t.splits > 0) return;
 #pragma unroll
 	for (int i = 0; i < 2 * MT; i++) {
 		if (row_at<ROWS>(a, t, 8 * i + g, head) < 0) continue;
@@ -545,7 +571,7 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 
 template <int DIM, int MT> INLINE void attend_tiles(const AttendArgs& a) {
 	extern __shared__ __align__(16) u16 shared[];
-	const Tile<DIM, MT> m(shared, a);
+	Tile<DIM, MT> m(shared, a);
 	make_plan<16 * MT>(a, m.plan);
 	const i32 items = m.plan.ends[a.b.spans - 1];
 	for (i32 i = blockIdx.x; i < items; i += gridDim.x) attend_item(a, find<16 * MT>(a, m.plan, i), m);

@@ -256,3 +256,13 @@ INLINE void copy_row(u16* to, const u16* from, i32 n, i32 thread, i32 threads) {
 	}
 	for (i32 i = 8 * whole + thread; i < n; i += threads) to[i] = from ? from[i] : 0;
 }
+
+INLINE u32 shared_at(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+// fetch starts the copy of 16 bytes to shared memory; zeros where there is nothing.
+INLINE void fetch(void* to, const void* from, bool there) {
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+
+INLINE void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> INLINE void await_loads() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }

@@ -9,12 +9,16 @@
 //
 // with j upwards. The last position of a window also writes the next border's
 // state to the other half.
+//
+// Three kernels: delta_prepare convolves and normalises, a warp for each head of a row;
+// delta walks the windows of a span, a block for COLS columns of a head's values; and
+// delta_keep norms and gates, and keeps what later steps need. Rows are taken as many at
+// a time as there is room for what passes between the three.
+//
+// A window is walked in chunks of up to CHUNK rows. A row's arithmetic is the same in
+// every chunk: each sum is one chain, of j or of channels upwards.
 
-// The rows of a span that lie in one window are taken CHUNK at a time: the products with
-// S of all of them in one pass over it, then row after row what depends on the rows
-// before. A row's arithmetic is the same in every chunk.
-
-enum { MAX_DIM = 256, MAX_TAPS = 8, CHUNK = 8, COLS = MAX_DIM / THREADS };
+enum { MAX_DIM = 256, MAX_TAPS = 8, CHUNK = 16, COLS = 32, LEAP = 4 };
 
 struct DeltaArgs {
 	Env e;
@@ -28,11 +32,19 @@ struct DeltaArgs {
 	u16* conv;                 // slot 0: [conv_ring, channels]
 	u64 slot_conv;
 	const i32* length;         // committed lengths
+	float* work;               // of each row: q, k, v and then o by channel, G of each value head
 	float eps, q_scale;
 	i32 k_heads, v_heads, k_dim, v_dim, taps_n, gate;
-	i32 ring, conv_ring, slots, u_shared; // u_shared: u lies in shared memory too
+	i32 ring, conv_ring, slots, chunk; // chunk: most rows of a chunk, a multiple of 4
+	i32 first, rows; // of the batch
 };
 LAYOUT(DeltaArgs, delta);
+
+INLINE i32 channels_of(const DeltaArgs& a) { return 2 * a.k_heads * a.k_dim + a.v_heads * a.v_dim; }
+INLINE float* work_of(const DeltaArgs& a, i32 r) { return a.work + (u64)(r - a.first) * (channels_of(a) + a.v_heads); }
+
+// end_of is the end of a span's rows among those of this launch.
+INLINE i32 end_of(const DeltaArgs& a, const Span& s) { return min(s.len, a.first + a.rows - s.off); }
 
 enum { FROM_RING = -1, ZERO = -2 };
 
@@ -76,10 +88,23 @@ INLINE void unit(float* x, i32 n, float scale, i32 lane) {
 	for (i32 i = lane; i < n; i += 32) x[i] = x[i] * inv * scale;
 }
 
-INLINE float dot(const float* x, const float* y, i32 n, i32 lane) {
-	float s = 0;
-	for (i32 i = lane; i < n; i += 32) s = fmaf(x[i], y[i], s);
-	return warp_sum(s);
+// Convolution, SiLU and, of q and k, the norm: grid (rows, heads / WARPS).
+KERNEL(delta_prepare, DeltaArgs) {
+	__shared__ i32 srcs[WARPS][MAX_TAPS];
+	__shared__ float bufs[WARPS][MAX_DIM];
+	const i32 r = a.first + blockIdx.x, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, h = blockIdx.y * WARPS + warp;
+	const i32 keyed = 2 * a.k_heads, n = h < keyed ? a.k_dim : a.v_dim, channels = channels_of(a);
+	const i32 at = h < keyed ? h * n : keyed * a.k_dim + (h - keyed) * n;
+	Span s;
+	if (h >= keyed + a.v_heads || !span_of(a.e, a.b, a.slots, r, s)) return;
+	if (lane == 0) sources(a, s, srcs[warp]);
+	__syncwarp();
+	float* x = bufs[warp];
+#pragma unroll 4
+	for (i32 i = lane; i < n; i += 32) x[i] = convolve(a, s, s.pos, srcs[warp], channels, at + i);
+	if (h < keyed) unit(x, n, h < a.k_heads ? a.q_scale : 1.0f, lane);
+	float* to = work_of(a, r) + at;
+	for (i32 i = lane; i < n; i += 32) to[i] = x[i];
 }
 
 // records lists the ring entries of the row's window before it, by position,
@@ -102,253 +127,351 @@ INLINE void records(const DeltaArgs& a, const Span& s, bool tree, i32* rec, i32*
 	}
 }
 
-// folded returns element (j, c) of a head's state at the end of a window: rec
-// are the window's records, decay e^(G_63 - G_t), fade e^G_63, S the state
-// before it (null: zero).
-INLINE float folded(const float* S, float fade, const float* decay, const i32* rec, const float* keys, const float* us, i32 kd, i32 vd, i32 j, i32 c) {
-	float w = S ? fade * S[(u64)j * vd + c] : 0.0f;
-	for (i32 t = 0; t < WINDOW; t++) w = fmaf(decay[t] * keys[rec[t] * kd + j], us[(u64)rec[t] * vd + c], w);
-	return w;
+// Head is what a block has in shared memory: rows of floats, filled up with zeros to a
+// multiple of 4.
+struct Head {
+	i32 kd, pitch; // floats of a key; from key to key
+	float *keys, *us; // [ring, pitch], [ring, COLS]
+	float *S, *q; // [kd, COLS], [chunk, pitch]
+	float *rest, *sq; // [chunk, COLS]: v, then v - e^G S^T k; S^T q
+	float4 *ks, *qs; // weights of records: [WINDOW, LEAP] of rows LEAP apart
+	__device__ __forceinline__ Head(const DeltaArgs& a, float* shared) {
+		kd = (a.k_dim + 3) & ~3, pitch = kd + 4;
+		keys = shared;
+		us = keys + a.ring * pitch;
+		S = us + a.ring * COLS;
+		q = S + kd * COLS;
+		rest = q + a.chunk * pitch;
+		sq = rest + a.chunk * COLS;
+		ks = (float4*)(sq + a.chunk * COLS);
+		qs = ks + WINDOW * LEAP;
+	}
+	__device__ __forceinline__ float& k_weight(i32 r, i32 j) const { return ((float*)(ks + j * LEAP + r % LEAP))[r / LEAP]; }
+	__device__ __forceinline__ float& q_weight(i32 r, i32 j) const { return ((float*)(qs + j * LEAP + r % LEAP))[r / LEAP]; }
+};
+
+struct Copy { float* to; const float* from; };
+
+// load starts the copy of rows of n floats, of which there are have, to shared memory.
+template <class F> INLINE void load(i32 rows, i32 n, i32 have, F at) {
+	for (i32 i = threadIdx.x; i < rows * (n / 4); i += THREADS) {
+		const i32 c = i % (n / 4) * 4;
+		const Copy p = at(i / (n / 4));
+		if (have % 4 == 0 && at_once(p.from)) {
+			fetch(p.to + c, c < have ? p.from + c : p.from, c < have);
+			continue;
+		}
+#pragma unroll
+		for (i32 j = c; j < c + 4; j++) p.to[j] = j < have ? p.from[j] : 0.0f;
+	}
 }
 
-// fold writes folded for all elements, eight at a time of a column.
-INLINE void fold(float* next, const float* S, float fade, const float* decay, const i32* rec, const float* keys, const float* us, i32 kd, i32 vd) {
+INLINE float chain(float4 x, float4 y, float s) { return fmaf(x.w, y.w, fmaf(x.z, y.z, fmaf(x.y, y.y, fmaf(x.x, y.x, s)))); }
+
+INLINE float dot(const float* x, const float* y, i32 n) {
+	float s = 0;
+#pragma unroll 8
+	for (i32 i = 0; i < n; i += 4) s = chain(*(const float4*)(x + i), *(const float4*)(y + i), s);
+	return s;
+}
+
+// fold takes S from the beginning of a window to its end: S = e^G_63 S + sum_t
+// e^(G_63-G_t) k_t u_t, of records rec upwards. next, if any, gets it too.
+INLINE void fold(const DeltaArgs& a, const Head& d, const i32* rec, const float* decay, float fade, bool zero, float* next, i32 cols) {
 	enum { EACH = 8 };
-	for (i32 c = threadIdx.x; c < vd; c += THREADS) {
-		for (i32 j0 = 0; j0 < kd; j0 += EACH) {
-			const i32 n = min((i32)EACH, kd - j0);
-			float w[EACH];
+	const i32 c = threadIdx.x % (COLS / 4) * 4;
+	for (i32 j0 = threadIdx.x / (COLS / 4) * EACH; j0 < d.kd; j0 += THREADS / (COLS / 4) * EACH) {
+		float w[EACH][4];
 #pragma unroll
-			for (i32 i = 0; i < EACH; i++) w[i] = S && i < n ? fade * S[(u64)(j0 + i) * vd + c] : 0.0f;
-			for (i32 t = 0; t < WINDOW; t++) {
-				const float d = decay[t], u = us[(u64)rec[t] * vd + c];
-				const float* k = keys + rec[t] * kd + j0;
+		for (int i = 0; i < EACH; i++) {
 #pragma unroll
-				for (i32 i = 0; i < EACH; i++) w[i] = fmaf(d * k[i < n ? i : 0], u, w[i]);
+			for (int x = 0; x < 4; x++) w[i][x] = zero || j0 + i >= d.kd ? 0.0f : fade * d.S[(j0 + i) * COLS + c + x];
+		}
+#pragma unroll 2
+		for (i32 t = 0; t < WINDOW; t++) {
+			const float4 u4 = *(const float4*)(d.us + rec[t] * COLS + c);
+			const float u[4] = {u4.x, u4.y, u4.z, u4.w}, e = decay[t];
+			const float* k = d.keys + rec[t] * d.pitch + j0;
+#pragma unroll
+			for (int i = 0; i < EACH; i += 4) {
+				const float4 k4 = i == 0 || j0 + i < d.kd ? *(const float4*)(k + i) : make_float4(0, 0, 0, 0);
+				const float y[4] = {e * k4.x, e * k4.y, e * k4.z, e * k4.w};
+#pragma unroll
+				for (int x = 0; x < 16; x++) w[i + x / 4][x % 4] = fmaf(y[x / 4], u[x % 4], w[i + x / 4][x % 4]);
 			}
+		}
 #pragma unroll
-			for (i32 i = 0; i < EACH; i++)
-				if (i < n) next[(u64)(j0 + i) * vd + c] = w[i];
+		for (int i = 0; i < EACH; i++) {
+			if (j0 + i >= d.kd) break;
+			*(float4*)(d.S + (j0 + i) * COLS + c) = make_float4(w[i][0], w[i][1], w[i][2], w[i][3]);
+			if (!next || j0 + i >= a.k_dim) continue;
+			float* to = next + (u64)(j0 + i) * a.v_dim + c;
+			if (c + 4 <= cols && at_once(to)) {
+				*(float4*)to = make_float4(w[i][0], w[i][1], w[i][2], w[i][3]);
+			} else {
+#pragma unroll
+				for (int x = 0; x < 4; x++)
+					if (c + x < cols) to[x] = w[i][x];
+			}
 		}
 	}
 }
 
-// products are those of M rows of k and q with column c of S, of which J elements are
-// loaded together.
-template <int M, int J> INLINE void products(const float* S, const float (*k)[MAX_DIM], const float (*q)[MAX_DIM], i32 kd, i32 vd, i32 c, float* sk, float* sq) {
-	const i32 whole = kd / J * J;
-	for (i32 j0 = 0; j0 < whole; j0 += J) {
-		float w[J];
+// with_state leaves v - e^G S^T k in rest, and S^T q in sq, for the m rows of a chunk.
+INLINE void with_state(const Head& d, const i32* rec, const float* fades, i32 m) {
+	const i32 tid = threadIdx.x;
+	if (m <= LEAP) { // a warp for each sum, by columns
+		const i32 c = tid % COLS;
+		for (i32 i = tid / COLS; i < 2 * m; i += WARPS) {
+			const i32 r = i % m;
+			const float* x = i < m ? d.keys + rec[r] * d.pitch : d.q + r * d.pitch;
+			float s = 0;
+#pragma unroll 4
+			for (i32 j = 0; j < d.kd; j += 4) {
+				const float* w = d.S + j * COLS + c;
+				s = chain(*(const float4*)(x + j), make_float4(w[0], w[COLS], w[2 * COLS], w[3 * COLS]), s);
+			}
+			if (i < m) d.rest[r * COLS + c] -= fades[r] * s;
+			else d.sq[r * COLS + c] = s;
+		}
+		return;
+	}
+	const i32 r = tid / (COLS / 4), c = tid % (COLS / 4) * 4;
+	if (r >= m) return;
+	const float *k = d.keys + rec[r] * d.pitch, *q = d.q + r * d.pitch;
+	float sk[4] = {}, sq[4] = {};
+#pragma unroll 4
+	for (i32 j = 0; j < d.kd; j++) {
+		const float4 w4 = *(const float4*)(d.S + j * COLS + c);
+		const float w[4] = {w4.x, w4.y, w4.z, w4.w}, kj = k[j], qj = q[j];
 #pragma unroll
-		for (i32 i = 0; i < J; i++) w[i] = S[(u64)(j0 + i) * vd + c];
+		for (int x = 0; x < 4; x++) sk[x] = fmaf(kj, w[x], sk[x]), sq[x] = fmaf(qj, w[x], sq[x]);
+	}
 #pragma unroll
-		for (i32 i = 0; i < J; i++) {
+	for (int x = 0; x < 4; x++) d.rest[r * COLS + c + x] -= fades[r] * sk[x], d.sq[r * COLS + c + x] = sq[x];
+}
+
+// weigh leaves the weights of records for the m rows behind n records: e^(G_t-G_j)
+// (k_t.k_j) of j < t, e^(G_t-G_j) (q_t.k_j) of j <= t.
+INLINE void weigh(const Head& d, const i32* rec, const float* g, i32 n, i32 m) {
+	const i32 tid = threadIdx.x;
+	const auto put = [&](bool query, i32 r, i32 j, float s) {
+		const float w = expf(g[rec[n + r]] - g[rec[j]]) * s; // of j = t the exponential is 1
+		if (query) d.q_weight(r, j) = w;
+		else d.k_weight(r, j) = w;
+	};
+	if (m <= LEAP) {
+		const i32 all = n + m;
+		for (i32 i = tid; i < 2 * m * all; i += THREADS) {
+			const i32 j = i % all, r = i / all % m;
+			const bool query = i >= m * all;
+			if (j <= n + r) put(query, r, j, dot(query ? d.q + r * d.pitch : d.keys + rec[n + r] * d.pitch, d.keys + rec[j] * d.pitch, d.kd));
+		}
+		return;
+	}
+	enum { EACH = 4, STEP = THREADS / CHUNK };
+	const i32 r = tid / STEP;
+	if (r >= m) return;
+	const float *k = d.keys + rec[n + r] * d.pitch, *q = d.q + r * d.pitch;
+	for (i32 j0 = tid % STEP; j0 <= n + r; j0 += EACH * STEP) {
+		const float* from[EACH];
+		float sk[EACH] = {}, sq[EACH] = {};
 #pragma unroll
-			for (i32 r = 0; r < M; r++) {
-				sk[r] = fmaf(k[r][j0 + i], w[i], sk[r]);
-				sq[r] = fmaf(q[r][j0 + i], w[i], sq[r]);
+		for (int x = 0; x < EACH; x++) from[x] = d.keys + rec[min(j0 + x * STEP, n + r)] * d.pitch;
+#pragma unroll 2
+		for (i32 i = 0; i < d.kd; i += 4) {
+			const float4 k4 = *(const float4*)(k + i), q4 = *(const float4*)(q + i);
+#pragma unroll
+			for (int x = 0; x < EACH; x++) {
+				const float4 y = *(const float4*)(from[x] + i);
+				sk[x] = chain(k4, y, sk[x]), sq[x] = chain(q4, y, sq[x]);
 			}
 		}
-	}
-	for (i32 j = whole; j < kd; j++) {
-		const float w = S[(u64)j * vd + c];
 #pragma unroll
-		for (i32 r = 0; r < M; r++) sk[r] = fmaf(k[r][j], w, sk[r]), sq[r] = fmaf(q[r][j], w, sq[r]);
+		for (int x = 0; x < EACH; x++) {
+			if (j0 + x * STEP > n + r) break;
+			put(false, r, j0 + x * STEP, sk[x]);
+			put(true, r, j0 + x * STEP, sq[x]);
+		}
 	}
 }
 
-// One block per (value head, span). Shared memory holds the keys of the ring and,
-// where there is room, its u.
+INLINE float part(float4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+// solve finds u and o of the m rows behind n records, row after row. A warp has 8
+// columns, and a lane every LEAP-th row of one.
+template <class U, class O> INLINE void solve(const Head& d, const i32* rec, const float* betas, const float* fades, i32 n, i32 m, U put_u, O put_o) {
+	const i32 lane = threadIdx.x & 31, g = lane >> 3, c = (threadIdx.x >> 5) * 8 + (lane & 7);
+	float uk[LEAP] = {}, uq[LEAP] = {};
+#pragma unroll 4
+	for (i32 j = 0; j < n; j++) {
+		const float u = d.us[rec[j] * COLS + c];
+		const float4 k = d.ks[j * LEAP + g], q = d.qs[j * LEAP + g];
+#pragma unroll
+		for (int i = 0; i < LEAP; i++) uk[i] = fmaf(part(k, i), u, uk[i]), uq[i] = fmaf(part(q, i), u, uq[i]);
+	}
+#pragma unroll
+	for (int i0 = 0; i0 < LEAP; i0++) {
+#pragma unroll
+		for (int g0 = 0; g0 < LEAP; g0++) {
+			const int r0 = LEAP * i0 + g0;
+			if (r0 >= m) break;
+			const float own = betas[r0] * (d.rest[r0 * COLS + c] - uk[i0]), u = __shfl_sync(~0u, own, g0 * 8 + (lane & 7));
+			const float4 k = d.ks[(n + r0) * LEAP + g], q = d.qs[(n + r0) * LEAP + g];
+#pragma unroll
+			for (int i = i0; i < LEAP; i++) {
+				const i32 r = LEAP * i + g;
+				if (r > r0) uk[i] = fmaf(part(k, i), u, uk[i]);
+				if (r >= r0) uq[i] = fmaf(part(q, i), u, uq[i]);
+			}
+			if (g == g0) put_u(r0, c, u);
+		}
+	}
+#pragma unroll
+	for (int i = 0; i < LEAP; i++) {
+		const i32 r = LEAP * i + g;
+		if (r < m) put_o(r, c, fmaf(fades[r], d.sq[r * COLS + c], uq[i]));
+	}
+}
+
+// One block per (value head and columns, span).
 KERNEL(delta, DeltaArgs) {
-	extern __shared__ float keys[]; // [ring, k_dim], [ring, v_dim]
-	__shared__ float q[CHUNK][MAX_DIM], k[CHUNK][MAX_DIM], v[CHUNK][MAX_DIM], o[MAX_DIM], red[THREADS];
-	__shared__ float g_ring[2 * WINDOW], kk[WINDOW], qk[WINDOW], decay[WINDOW], last_decay[WINDOW], betas[CHUNK], rates[CHUNK];
-	__shared__ i32 rec[WINDOW], last[WINDOW], src[CHUNK][MAX_TAPS];
-	const i32 h = blockIdx.x, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
-	const i32 kd = a.k_dim, vd = a.v_dim, kh = h / (a.v_heads / a.k_heads);
-	const i32 k_all = a.k_heads * kd, v_all = a.v_heads * vd, channels = 2 * k_all + v_all;
+	extern __shared__ __align__(16) float shared[];
+	__shared__ float g[2 * WINDOW], decay[WINDOW], betas[CHUNK], rates[CHUNK], fades[CHUNK];
+	__shared__ i32 rec[WINDOW], last[WINDOW];
+	const i32 tid = threadIdx.x, kd = a.k_dim, vd = a.v_dim, parts = (vd + COLS - 1) / COLS;
+	const i32 h = blockIdx.x / parts, c0 = blockIdx.x % parts * COLS, cols = min((i32)COLS, vd - c0), kh = h / (a.v_heads / a.k_heads);
+	const i32 channels = channels_of(a), k_all = a.k_heads * kd;
+	const Head d(a, shared);
 	Span s;
 	if (!span_at(a.e, a.b, a.slots, blockIdx.y, s)) return;
 	if (s.start != a.length[s.slot]) {
 		if (tid == 0) fail(a.e, FAULT_START, s.index, s.start, a.length[s.slot]);
 		return;
 	}
+	const i32 begin = max(0, a.first - s.off), end = end_of(a, s);
+	if (begin >= end) return;
 	const bool tree = is_tree(a.e, a.b, s);
-	float* const state = a.state + s.slot * a.slot_state + (u64)h * kd * vd;
-	float* const u_rec = a.u_rec + s.slot * a.slot_rec + (u64)h * a.ring * vd;
-	float* const g_rec = a.g_rec + s.slot * a.slot_rec + (u64)h * a.ring;
-	float* const us = a.u_shared ? keys + a.ring * kd : u_rec;
-	const i32 open = s.start / WINDOW * WINDOW, before_n = s.start - open;
-#pragma unroll 4
-	for (i32 i = tid; i < before_n * kd; i += THREADS) {
-		const i32 e = (open + i / kd) % a.ring;
-		keys[e * kd + i % kd] = a.k_rec[s.slot * a.slot_rec + ((u64)e * a.k_heads + kh) * kd + i % kd];
-	}
-	if (a.u_shared) {
-#pragma unroll 4
-		for (i32 i = tid; i < before_n * vd; i += THREADS) {
-			const u64 at = (u64)((open + i / vd) % a.ring) * vd + i % vd;
-			us[at] = u_rec[at];
-		}
-	}
-	for (i32 p = open + tid; p < s.start; p += THREADS) g_ring[p % a.ring] = g_rec[p % a.ring];
+	float* const state = a.state + s.slot * a.slot_state + (u64)h * kd * vd + c0;
+	float* const u_rec = a.u_rec + s.slot * a.slot_rec + (u64)h * a.ring * vd + c0;
+	const float* const k_rec = a.k_rec + s.slot * a.slot_rec + kh * kd;
+	const float* const g_rec = a.g_rec + s.slot * a.slot_rec + (u64)h * a.ring;
+	// Records of the open window, and of a tree's rows in front.
+	const i32 from = (tree ? s.start : s.start + begin) / WINDOW * WINDOW, before = s.start + begin - from;
+	load(before, d.kd, kd, [&](i32 j) { return Copy{d.keys + (from + j) % a.ring * d.pitch, k_rec + (u64)((from + j) % a.ring) * k_all}; });
+	load(before, COLS, cols, [&](i32 j) { return Copy{d.us + (from + j) % a.ring * COLS, u_rec + (u64)((from + j) % a.ring) * vd}; });
+	for (i32 j = tid; j < before; j += THREADS) g[(from + j) % a.ring] = g_rec[(from + j) % a.ring];
 	const float rate = -expf(a.a_log[h]), bias = a.dt_bias[h];
-	i32 m;
-	for (i32 i = 0; i < s.len; i += m) {
-		m = tree ? 1 : min(min((i32)CHUNK, s.len - i), WINDOW - (s.start + i) % WINDOW);
+	i32 held = -1, m; // held: the border whose state S is
+	for (i32 i = begin; i < end; i += m) {
+		m = tree ? 1 : min(min(a.chunk, end - i), WINDOW - (s.start + i) % WINDOW);
 		bool right = true;
 		if (tid < m) {
 			Span t = s;
 			right = row_of(a.e, a.b, t, i + tid);
-			if (right) {
-				sources(a, t, src[tid]);
-				const u16* x = a.proj.row(s.off + i + tid) + channels + v_all;
-				betas[tid] = sigmoid(bf2f(x[h]));
-				rates[tid] = rate * softplus(bf2f(x[a.v_heads + h]) + bias);
-			}
+			const u16* x = a.proj.row(s.off + i + tid) + channels + a.v_heads * vd;
+			betas[tid] = sigmoid(bf2f(x[h]));
+			rates[tid] = rate * softplus(bf2f(x[a.v_heads + h]) + bias);
 		}
 		if (!__syncthreads_and(right)) return;
-		const i32 pos0 = tree ? a.b.pos.at(s.off + i) : s.start + i;
-#pragma unroll 2
-		for (i32 r = 0; r < m; r++) {
-			for (i32 c = tid; c < kd; c += THREADS) {
-				q[r][c] = convolve(a, s, pos0 + r, src[r], channels, kh * kd + c);
-				k[r][c] = convolve(a, s, pos0 + r, src[r], channels, k_all + kh * kd + c);
-			}
-			for (i32 c = tid; c < vd; c += THREADS) v[r][c] = convolve(a, s, pos0 + r, src[r], channels, 2 * k_all + h * vd + c);
-		}
-		__syncthreads();
-		for (i32 r = warp; r < 2 * m; r += WARPS) unit(r < m ? q[r] : k[r - m], kd, r < m ? a.q_scale : 1.0f, lane);
-		s.row = i, s.pos = pos0;
-		records(a, s, tree, rec, last);
-		__syncthreads();
-		const i32 base = pos0 / WINDOW * WINDOW;
+		s.row = i, s.pos = tree ? a.b.pos.at(s.off + i) : s.start + i;
+		const i32 base = s.pos / WINDOW * WINDOW, n = s.pos - base;
 		// A row of a tree beyond a border has a state of its own, folded along
 		// its path; all others read the border's.
 		const bool own = tree && base > s.start;
-		const float* const half[2] = {state, state + a.half_state};
-		const float* S = base > 0 ? half[base / WINDOW % 2] : nullptr;
-		float sk[COLS][CHUNK] = {}, sq[COLS][CHUNK] = {};
-		if (own) {
-			const float* before = base > WINDOW ? half[(base / WINDOW + 1) % 2] : nullptr;
-			const float end = g_ring[last[WINDOW - 1]], last_fade = expf(end);
-			for (i32 t = tid; t < WINDOW; t += THREADS) last_decay[t] = expf(end - g_ring[last[t]]);
-			__syncthreads();
-#pragma unroll
-			for (i32 x = 0; x < COLS; x++) {
-				const i32 c = tid + x * THREADS;
-				for (i32 j = 0; j < kd && c < vd; j++) {
-					const float w = folded(before, last_fade, last_decay, last, keys, us, kd, vd, j, c);
-					sk[x][0] = fmaf(k[0][j], w, sk[x][0]);
-					sq[x][0] = fmaf(q[0][j], w, sq[x][0]);
-				}
-			}
-		} else if (S) {
-#pragma unroll
-			for (i32 x = 0; x < COLS; x++) {
-				const i32 c = tid + x * THREADS;
-				if (c >= vd) continue;
-				if (m == 1) products<1, 32>(S, k, q, kd, vd, c, sk[x], sq[x]);
-				else if (m <= 4) products<4, 16>(S, k, q, kd, vd, c, sk[x], sq[x]);
-				else products<CHUNK, 8>(S, k, q, kd, vd, c, sk[x], sq[x]);
-			}
+		const i32 border = own ? base - WINDOW : base;
+		if (held != border && border > 0) {
+			const float* S = state + border / WINDOW % 2 * a.half_state;
+			load(d.kd, COLS, cols, [&](i32 j) { return Copy{d.S + j * COLS, S + (u64)min(j, kd - 1) * vd}; });
 		}
-#pragma unroll
-		for (i32 r = 0; r < CHUNK; r++) {
-			if (r >= m) break;
-			const i32 row = s.off + i + r, pos = pos0 + r, n = pos - base, slot = (s.start + i + r) % a.ring;
-			const u16* z = a.proj.row(row) + channels + h * vd;
-			float gate[COLS];
-#pragma unroll
-			for (i32 x = 0; x < COLS; x++) gate[x] = tid + x * THREADS < vd ? bf2f(z[tid + x * THREADS]) : 0.0f;
-			if (tid == 0) rec[n] = slot;
-			const float beta = betas[r], sum = (n > 0 ? g_ring[rec[n - 1]] : 0.0f) + rates[r], fade = expf(sum);
-			for (i32 j = warp; j < n; j += WARPS) {
-				const float* kj = keys + rec[j] * kd;
-				const float dk = dot(k[r], kj, kd, lane), dq = dot(q[r], kj, kd, lane), w = expf(sum - g_ring[rec[j]]);
-				if (lane == 0) {
-					decay[j] = w;
-					kk[j] = w * dk;
-					qk[j] = w * dq;
-				}
-			}
-			if (warp == 0) {
-				const float self = dot(q[r], k[r], kd, lane);
-				if (lane == 0) {
-					decay[n] = 1.0f;
-					qk[n] = self;
-				}
-			}
+		held = border;
+		const float* const in = work_of(a, s.off + i);
+		const u64 row = channels + a.v_heads;
+		load(m, d.kd, kd, [&](i32 r) { return Copy{d.q + r * d.pitch, in + r * row + kh * kd}; });
+		load(m, d.kd, kd, [&](i32 r) { return Copy{d.keys + (s.start + i + r) % a.ring * d.pitch, in + r * row + k_all + kh * kd}; });
+		load(m, COLS, cols, [&](i32 r) { return Copy{d.rest + r * COLS, in + r * row + 2 * k_all + h * vd + c0}; });
+		commit_loads();
+		records(a, s, tree, rec, last);
+		for (i32 r = tid; r < m; r += THREADS) rec[n + r] = (s.start + i + r) % a.ring;
+		for (i32 r = tid; r < m * COLS; r += THREADS) d.sq[r] = 0;
+		__syncthreads();
+		if (tid == 0) {
+			float sum = n > 0 ? g[rec[n - 1]] : 0.0f;
+			for (i32 r = 0; r < m; r++) g[rec[n + r]] = sum += rates[r];
+		}
+		await_loads<0>();
+		__syncthreads();
+		if (tid < m) {
+			fades[tid] = expf(g[rec[n + tid]]);
+			if (c0 == 0) work_of(a, s.off + i + tid)[channels + h] = g[rec[n + tid]];
+		}
+		if (own) {
+			const float over = g[last[WINDOW - 1]];
+			for (i32 t = tid; t < WINDOW; t += THREADS) decay[t] = expf(over - g[last[t]]);
 			__syncthreads();
-			float squares = 0;
-#pragma unroll
-			for (i32 x = 0; x < COLS; x++) {
-				const i32 c = tid + x * THREADS;
-				if (c >= vd) continue;
-				float uk = 0, uq = 0;
-#pragma unroll 8
-				for (i32 j = 0; j < n; j++) {
-					const float u = us[(u64)rec[j] * vd + c];
-					uk = fmaf(kk[j], u, uk);
-					uq = fmaf(qk[j], u, uq);
-				}
-				const float u = beta * (v[r][c] - fade * sk[x][r] - uk), y = fmaf(fade, sq[x][r], fmaf(qk[n], u, uq));
-				u_rec[(u64)slot * vd + c] = u;
-				us[(u64)slot * vd + c] = u;
-				o[c] = y;
-				squares = fmaf(y, y, squares);
-			}
-			for (i32 j = tid; j < kd; j += THREADS) keys[slot * kd + j] = k[r][j];
-			if (tid == 0) {
-				g_ring[slot] = sum;
-				g_rec[slot] = sum;
-			}
-			squares = block_sum(squares, red);
-			const float inv = 1.0f / sqrtf(squares / (float)vd + a.eps);
-			u16* dst = a.dst.row(row) + h * vd;
-#pragma unroll
-			for (i32 x = 0; x < COLS; x++) {
-				const i32 c = tid + x * THREADS;
-				if (c < vd) dst[c] = f2bf((a.nw ? o[c] * inv * a.nw[c] : o[c]) * activate(a.gate, gate[x]));
-			}
-			// The next border's state, by the row that can be committed there.
-			if (n == WINDOW - 1 && pos == s.start + i + r)
-				fold(state + (base / WINDOW + 1) % 2 * a.half_state, S, fade, decay, rec, keys, us, kd, vd);
+			fold(a, d, last, decay, expf(over), border == 0, nullptr, cols);
+			held = -1;
 		}
 		__syncthreads();
+		if (base > 0) with_state(d, rec + n, fades, m);
+		weigh(d, rec, g, n, m);
+		__syncthreads();
+		solve(d, rec, betas, fades, n, m,
+		    [&](i32 r, i32 c, float u) {
+			    d.us[rec[n + r] * COLS + c] = u;
+			    if (c < cols) u_rec[(u64)rec[n + r] * vd + c] = u;
+		    },
+		    [&](i32 r, i32 c, float o) {
+			    if (c < cols) work_of(a, s.off + i + r)[2 * k_all + h * vd + c0 + c] = o;
+		    });
+		__syncthreads();
+		// The next border's state, by the row that can be committed there.
+		if (n + m == WINDOW && s.pos == s.start + i) {
+			const float over = g[rec[WINDOW - 1]];
+			for (i32 t = tid; t < WINDOW; t += THREADS) decay[t] = expf(over - g[rec[t]]);
+			__syncthreads();
+			fold(a, d, rec, decay, expf(over), base == 0, state + (base / WINDOW + 1) % 2 * a.half_state, cols);
+			held = tree ? -1 : base + WINDOW;
+			__syncthreads();
+		}
 	}
-	if (h == 0 && tid == 0) atomicAdd(&a.e.work[WORK_DELTA_ROWS], (u64)s.len);
+	if (blockIdx.x == 0 && tid == 0) atomicAdd(&a.e.work[WORK_DELTA_ROWS], (u64)(end - begin));
 }
 
-// Keeps what later steps need of a span and the heads of delta share: the key
-// records and the convolution's inputs. One block per row, after delta.
+// Norms and gates, and keeps what later steps need of a span: records of keys and of G,
+// and the convolution's inputs. Grid (rows, jobs / WARPS): a warp for each value head,
+// key head, and KEEP channels.
+enum { KEEP = 1024 };
 KERNEL(delta_keep, DeltaArgs) {
-	__shared__ float k[WARPS][MAX_DIM];
-	__shared__ i32 src[MAX_TAPS];
-	const i32 r = blockIdx.x, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, kd = a.k_dim;
-	const i32 k_all = a.k_heads * kd, channels = 2 * k_all + a.v_heads * a.v_dim;
+	const i32 r = a.first + blockIdx.x, lane = threadIdx.x & 31, kd = a.k_dim, vd = a.v_dim, channels = channels_of(a);
+	i32 job = blockIdx.y * WARPS + (threadIdx.x >> 5);
 	Span s;
-	if (!span_of(a.e, a.b, a.slots, r, s) || s.row < s.len - a.ring) return;
-	if (tid == 0) sources(a, s, src);
-	__syncthreads();
-	float* rec = a.k_rec + s.slot * a.slot_rec + (u64)((s.start + s.row) % a.ring) * k_all;
-	for (i32 h = warp; h < a.k_heads; h += WARPS) {
+	if (!span_of(a.e, a.b, a.slots, r, s)) return;
+	const float* in = work_of(a, r);
+	const bool kept = s.row >= end_of(a, s) - a.ring;
+	const u64 entry = (s.start + s.row) % a.ring;
+	if (job < a.v_heads) {
+		const float* o = in + 2 * a.k_heads * kd + job * vd;
+		const u16* z = a.proj.row(r) + channels + job * vd;
+		u16* dst = a.dst.row(r) + job * vd;
+		float squares = 0;
 #pragma unroll 4
-		for (i32 i = lane; i < kd; i += 32) k[warp][i] = convolve(a, s, s.pos, src, channels, k_all + h * kd + i);
-		__syncwarp();
-		unit(k[warp], kd, 1.0f, lane);
-		for (i32 i = lane; i < kd; i += 32) rec[h * kd + i] = k[warp][i];
-		__syncwarp();
+		for (i32 i = lane; i < vd; i += 32) squares = fmaf(o[i], o[i], squares);
+		const float inv = 1.0f / sqrtf(warp_sum(squares) / (float)vd + a.eps);
+#pragma unroll 4
+		for (i32 i = lane; i < vd; i += 32) dst[i] = f2bf((a.nw ? o[i] * inv * a.nw[i] : o[i]) * activate(a.gate, bf2f(z[i])));
+		if (kept && lane == 0) a.g_rec[s.slot * a.slot_rec + (u64)job * a.ring + entry] = in[channels + job];
+		return;
 	}
-}
-
-// Keeps the convolution's inputs, after delta_keep has read the old ones.
-KERNEL(delta_inputs, DeltaArgs) {
-	const i32 r = blockIdx.x;
-	Span s;
-	if (!span_of(a.e, a.b, a.slots, r, s) || s.row < s.len - a.conv_ring) return;
-	const i32 channels = 2 * a.k_heads * a.k_dim + a.v_heads * a.v_dim;
+	job -= a.v_heads;
+	if (job < a.k_heads) {
+		const float* k = in + (a.k_heads + job) * kd;
+		float* rec = a.k_rec + s.slot * a.slot_rec + entry * a.k_heads * kd + job * kd;
+		for (i32 i = lane; i < kd && kept; i += 32) rec[i] = k[i];
+		return;
+	}
+	const i32 at = (job - a.k_heads) * KEEP;
+	if (at >= channels || s.row < s.len - a.conv_ring) return;
 	u16* ring = a.conv + s.slot * a.slot_conv + (u64)((s.start + s.row) % a.conv_ring) * channels;
-	const u16* x = a.proj.row(r);
-	for (i32 i = threadIdx.x; i < channels; i += THREADS) ring[i] = x[i];
+	copy_row(ring + at, a.proj.row(r) + at, min((i32)KEEP, channels - at), lane, 32);
 }
