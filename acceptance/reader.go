@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -36,16 +37,24 @@ func Open(dir string) (*Reader, error) {
 		return nil, fmt.Errorf("records: %s holds no %s; it is not the directory of a run, or nothing was recorded", dir, segmentName(1))
 	}
 	r := &Reader{}
-	for i, n := range numbers {
-		if n != i+1 {
-			return nil, fmt.Errorf("records: %s holds %s where %s is expected; a segment is missing", dir, segmentName(n), segmentName(i+1))
+	next := 1
+	for _, n := range numbers {
+		if n < next {
+			continue // part of the one before
+		}
+		if n != next {
+			return nil, fmt.Errorf("records: %s holds %s where %s is expected; a segment is missing", dir, segmentName(n), segmentName(next))
 		}
 		name := filepath.Join(dir, segmentName(n))
-		meta, err := readMeta(name)
+		meta, through, err := readMeta(name)
+		if err == nil && through != 0 && through <= n {
+			err = fmt.Errorf("%s is %d; it must be above the segment's own number", keyThrough, through)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("records: %s: %w", name, err)
 		}
-		if i == 0 {
+		next = max(n, through) + 1
+		if n == 1 {
 			r.meta = meta
 		} else if meta.Run != r.meta.Run {
 			return nil, fmt.Errorf("records: %s is of run %q, %s of run %q; a directory holds one run", name, meta.Run, r.names[0], r.meta.Run)
@@ -100,23 +109,24 @@ func (r *Reader) All() iter.Seq2[*engine.Record, error] {
 
 var errStop = errors.New("stop")
 
-// readMeta checks a segment and returns its identity.
-func readMeta(name string) (meta Meta, err error) {
+// readMeta checks a segment and returns its identity, and the last of the segments that
+// it was made of; 0 where it was not merged.
+func readMeta(name string) (meta Meta, through int, err error) {
 	f, err := openSegment(name)
 	if err != nil {
-		return meta, err
+		return meta, 0, err
 	}
 	err = guard(func() error {
-		meta, err = metaOf(f)
+		meta, through, err = metaOf(f)
 		return err
 	})
-	return meta, err
+	return meta, through, err
 }
 
 // metaOf reads the identity in a file's metadata, and checks the schema version
 // and the columns.
-func metaOf(f *parquet.File) (Meta, error) {
-	m := Meta{Provenance: map[string]string{}}
+func metaOf(f *parquet.File) (m Meta, through int, err error) {
+	m = Meta{Provenance: map[string]string{}}
 	version := ""
 	for _, kv := range f.Metadata().KeyValueMetadata {
 		switch {
@@ -124,17 +134,21 @@ func metaOf(f *parquet.File) (Meta, error) {
 			version = kv.Value
 		case kv.Key == keyRun:
 			m.Run = kv.Value
+		case kv.Key == keyThrough:
+			if through, err = strconv.Atoi(kv.Value); err != nil {
+				return m, 0, fmt.Errorf("%s is %q; it must be the number of a segment", keyThrough, kv.Value)
+			}
 		case strings.HasPrefix(kv.Key, keyProvenance):
 			m.Provenance[strings.TrimPrefix(kv.Key, keyProvenance)] = kv.Value
 		}
 	}
 	switch {
 	case version == "":
-		return m, fmt.Errorf("not a file of exacta records: no %s in its metadata", keySchema)
+		return m, 0, fmt.Errorf("not a file of exacta records: no %s in its metadata", keySchema)
 	case version != SchemaVersion:
-		return m, fmt.Errorf("schema version %s; this program reads version %s", version, SchemaVersion)
+		return m, 0, fmt.Errorf("schema version %s; this program reads version %s", version, SchemaVersion)
 	}
-	return m, checkColumns(f.Schema(), parquet.SchemaOf(row{}))
+	return m, through, checkColumns(f.Schema(), parquet.SchemaOf(row{}))
 }
 
 // readRows streams the rows of a segment.

@@ -15,6 +15,7 @@ const SchemaVersion = "4"
 const (
 	keySchema     = "exacta.schema_version"
 	keyRun        = "exacta.run"
+	keyThrough    = "exacta.through"
 	keyProvenance = "exacta.provenance."
 )
 

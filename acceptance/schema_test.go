@@ -48,7 +48,7 @@ func TestSchemaDocumentsEveryColumn(t *testing.T) {
 }
 
 func TestSchemaDocumentsMetadata(t *testing.T) {
-	content, err := encode(Meta{Run: "r", Provenance: map[string]string{"model": "m"}}, []row{{}})
+	content, err := encode(Meta{Run: "r", Provenance: map[string]string{"model": "m"}}, []row{{}}, parquet.KeyValueMetadata(keyThrough, "2"))
 	require.NoError(t, err)
 	f, err := parquet.OpenFile(bytes.NewReader(content), int64(len(content)))
 	require.NoError(t, err)

@@ -22,8 +22,11 @@ import (
 const (
 	// segmentAge is how often records are closed into a segment.
 	segmentAge = time.Second
-	// segmentRows closes a segment early.
+	// segmentRows closes a segment early, and bounds one that was made of several.
 	segmentRows = 1 << 15
+	// mergeAfter is the number of segments that are made into as few as their rows
+	// allow.
+	mergeAfter = 64
 )
 
 // Meta identifies a run in each of its segments.
@@ -45,16 +48,19 @@ type Writer struct {
 	dir    string
 	meta   Meta
 	limit  int // rows of a segment
+	merge  int // segments that are merged at a time; 0 merges none
 	create func(name string) (file, error)
 
 	mu       sync.Mutex // guards what follows
 	rows     []row
-	err      error // of the first segment that could not be written
+	err      error // of the segment that could not be written
+	lost     int   // records that were, with it
 	reported bool  // Record has returned err
 	closed   bool
 
-	writing sync.Mutex // held while a segment is written; guards segment
+	writing sync.Mutex // held while a segment is written; guards what follows
 	segment int
+	small   []part // segments that were not merged
 
 	stop      chan struct{}
 	stopClock func()
@@ -72,7 +78,7 @@ func NewWriter(dir string, meta Meta) (*Writer, error) {
 		clock.Stop()
 		return nil, err
 	}
-	w.stopClock = clock.Stop
+	w.stopClock, w.merge = clock.Stop, mergeAfter
 	return w, nil
 }
 
@@ -146,6 +152,9 @@ func (w *Writer) Close() error {
 	close(w.stop)
 	w.done.Wait()
 	err := w.flush()
+	w.writing.Lock()
+	w.mergeSmall()
+	w.writing.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reported {
@@ -171,19 +180,38 @@ func (w *Writer) flush() error {
 		err = fmt.Errorf("records: write %s (%d records are lost; earlier segments are complete): %w", name, len(rows), err)
 		w.mu.Lock()
 		w.err = err
+		w.lost += len(rows)
 		w.mu.Unlock()
 		return err
 	}
 	w.segment++
+	w.small = append(w.small, part{w.segment, len(rows)})
+	if w.merge > 0 && len(w.small) >= w.merge {
+		w.mergeSmall()
+	}
 	return nil
 }
 
-// write makes one segment: under a temporary name, synced, renamed.
+// Resume lets a writer go on after a segment that could not be written, and returns
+// the number of records that were lost with it; without one it does nothing.
+func (w *Writer) Resume() (lost int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lost, w.lost, w.err, w.reported = w.lost, 0, nil, false
+	return lost
+}
+
+// write makes one segment.
 func (w *Writer) write(name string, rows []row) (err error) {
 	content, err := encode(w.meta, rows)
 	if err != nil {
 		return err
 	}
+	return w.store(name, content)
+}
+
+// store writes a file under a temporary name, syncs and renames it.
+func (w *Writer) store(name string, content []byte) (err error) {
 	tmp := name + ".tmp"
 	f, err := w.create(tmp)
 	if err != nil {
@@ -211,13 +239,13 @@ func (w *Writer) write(name string, rows []row) (err error) {
 }
 
 // encode returns the bytes of a segment, sealed.
-func encode[R any](meta Meta, rows []R) ([]byte, error) {
-	options := []parquet.WriterOption{
+func encode[R any](meta Meta, rows []R, more ...parquet.WriterOption) ([]byte, error) {
+	options := append(more,
 		parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault}),
 		parquet.KeyValueMetadata(keySchema, SchemaVersion),
 		parquet.KeyValueMetadata(keyRun, meta.Run),
 		parquet.KeyValueMetadata(keyChecksum, unsealed),
-	}
+	)
 	for _, k := range slices.Sorted(maps.Keys(meta.Provenance)) {
 		options = append(options, parquet.KeyValueMetadata(keyProvenance+k, meta.Provenance[k]))
 	}

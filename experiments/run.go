@@ -228,6 +228,7 @@ type output struct {
 	IDs     []int32       `json:"output_ids"`
 	Text    string        `json:"text,omitempty"`
 	Finish  engine.Finish `json:"finish"`
+	servedTimes
 }
 
 // point runs all prompts once at a point. state is nil for a reference.

@@ -246,9 +246,9 @@ func newServeLog(s *session, cfg *ServeConfig, o ServeOptions, metrics *promethe
 	l.simulated = cfg.Simulate != nil
 	for _, f := range []struct {
 		name string
-		to   **os.File
+		to   **lineFile
 	}{{requestsFile, &l.requests}, {outputsFile, &l.outputs}} {
-		if *f.to, err = os.Create(filepath.Join(l.dir, f.name)); err != nil {
+		if *f.to, err = createLines(filepath.Join(l.dir, f.name)); err != nil {
 			return nil, errors.Join(fmt.Errorf("records: %w", err), l.close())
 		}
 	}

@@ -241,10 +241,41 @@ func (s *serving) breakLog(t *testing.T) {
 	require.NoError(t, s.Served.log.requests.Close())
 	require.NoError(t, s.Served.log.outputs.Close())
 	var err error
-	s.Served.log.requests, err = os.Open(os.DevNull) // to read alone
+	s.Served.log.requests.File, err = os.Open(os.DevNull) // to read alone
 	require.NoError(t, err)
-	s.Served.log.outputs, err = os.Open(os.DevNull)
+	s.Served.log.outputs.File, err = os.Open(os.DevNull)
 	require.NoError(t, err)
+}
+
+// Records are written again when they can be.
+func TestServedResumes(t *testing.T) {
+	s := serve(t, nil)
+	ask := func() {
+		status, v, err := s.post(context.Background(), map[string]any{"prompt": "package main", "max_tokens": 8, "ignore_eos": true})
+		require.NoError(t, err)
+		require.Equal(t, 200, status, "%v", v)
+	}
+	away := s.Dir + ".away"
+	require.NoError(t, os.Rename(s.Dir, away))
+	require.Eventually(t, func() bool {
+		ask()
+		return strings.Contains(s.log.String(), "serving goes on")
+	}, 30*time.Second, 50*time.Millisecond)
+	require.NoError(t, os.Rename(away, s.Dir))
+	s.Served.log.mu.Lock()
+	s.Served.log.failing = time.Now().Add(-2 * retryAfter)
+	s.Served.log.mu.Unlock()
+	ask()
+	require.Contains(t, s.log.String(), "written again")
+	s.end(t)
+	r, err := acceptance.Open(s.Dir)
+	require.NoError(t, err)
+	for _, err := range r.All() {
+		require.NoError(t, err)
+	}
+	sum, err := readSummary(filepath.Join(s.Dir, summaryFile))
+	require.NoError(t, err)
+	require.True(t, sum.Interrupted)
 }
 
 // Simulated acceptance is told wherever it is.

@@ -20,6 +20,23 @@ func isServed(dir string) bool {
 	return err == nil
 }
 
+// RequestTimes are how long a served request waited from its arrival, in
+// milliseconds: until a step took it up, until its first token, and until its end.
+type RequestTimes struct {
+	Request string        `json:"request"`
+	Finish  engine.Finish `json:"finish"`
+	servedTimes
+}
+
+// ServedTimes reads the times of the requests of a server's directory, in order of
+// their ends; nil for the directory of a run, which has none.
+func ServedTimes(dir string) ([]RequestTimes, error) {
+	if !isServed(dir) {
+		return nil, nil
+	}
+	return readLines[RequestTimes](filepath.Join(dir, outputsFile), "output")
+}
+
 // openServed reads the directory of a server, and loads its model.
 func openServed(dir string, reader *acceptance.Reader) (c *audit.Case, closeCase func() error, err error) {
 	path := filepath.Join(dir, serveFile)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,8 +25,12 @@ const (
 	summaryFile  = "summary.json"
 )
 
+// retryAfter is how long a log waits before it tries to write again.
+const retryAfter = 5 * time.Second
+
 // serveLog keeps records and requests of a server. Where the disk takes no more,
-// it says so once, counts what is lost, and serving goes on.
+// it says so once, counts what is lost, and serving goes on; from time to time it
+// tries again.
 type serveLog struct {
 	dir        string
 	prompts    bool // of requests are kept
@@ -36,9 +41,10 @@ type serveLog struct {
 	writer     *acceptance.Writer
 
 	mu                sync.Mutex
-	requests, outputs *os.File
-	broken            bool // something was lost
-	lossy             bool // a lossy rule decided
+	requests, outputs *lineFile
+	broken            bool      // something was lost
+	failing           time.Time // when it last was; zero while all is well
+	lossy             bool      // a lossy rule decided
 	asked             int
 }
 
@@ -64,10 +70,29 @@ type askedLine struct {
 	SkipSpecial bool `json:"skip_special,omitempty"`
 }
 
+// servedTimes are how long a request waited from its arrival, in milliseconds: until
+// a step took it up, until its first token, and until its end; 0 for what never was.
+type servedTimes struct {
+	Queue float64 `json:"queue_ms,omitempty"`
+	TTFT  float64 `json:"ttft_ms,omitempty"`
+	Total float64 `json:"total_ms,omitempty"`
+}
+
 // Record implements engine.Recorder. It never fails.
 func (l *serveLog) Record(r *engine.Record) error {
+	l.mu.Lock()
+	again := !l.failing.IsZero() && time.Since(l.failing) > retryAfter
+	l.mu.Unlock()
+	if again {
+		l.lost.Add(float64(l.writer.Resume()))
+	}
 	if err := l.writer.Record(r); err != nil {
 		l.lose(err)
+	} else if again {
+		l.mu.Lock()
+		l.failing = time.Time{}
+		l.mu.Unlock()
+		l.logger.Info("records are written again; what was lost is counted in exacta_records_lost_total")
 	}
 	if r.Lossy {
 		l.mu.Lock()
@@ -95,16 +120,42 @@ func (l *serveLog) Asked(a *server.Asked) {
 
 // Ended implements server.Log.
 func (l *serveLog) Ended(e *server.Ended) {
-	l.write(l.outputs, output{Request: e.ID, IDs: e.Output, Finish: e.Finish})
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
+	l.write(l.outputs, output{Request: e.ID, IDs: e.Output, Finish: e.Finish, servedTimes: servedTimes{ms(e.Queue), ms(e.First), ms(e.Total)}})
 }
 
-// write adds a line to a file, in one piece: a process that is killed leaves whole
-// lines.
-func (l *serveLog) write(f *os.File, line any) {
+// lineFile is a file of lines, each written in one piece: a process that is killed
+// leaves whole lines, and so does a disk that is full.
+type lineFile struct {
+	*os.File
+	size int64 // of the whole lines
+}
+
+// createLines makes a file of lines.
+func createLines(name string) (*lineFile, error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return &lineFile{File: f}, nil
+}
+
+// add writes a line; what is left of one that did not fit is taken away.
+func (f *lineFile) add(line []byte) error {
+	n, err := f.WriteAt(append(line, '\n'), f.size)
+	if err != nil {
+		return errors.Join(err, f.Truncate(f.size))
+	}
+	f.size += int64(n)
+	return nil
+}
+
+// write adds a line to a file.
+func (l *serveLog) write(f *lineFile, line any) {
 	text, err := json.Marshal(line)
 	if err == nil {
 		l.mu.Lock()
-		_, err = f.Write(append(text, '\n'))
+		err = f.add(text)
 		l.mu.Unlock()
 	}
 	if err != nil {
@@ -117,7 +168,7 @@ func (l *serveLog) lose(err error) {
 	l.lost.Inc()
 	l.mu.Lock()
 	first := !l.broken
-	l.broken = true
+	l.broken, l.failing = true, time.Now()
 	l.mu.Unlock()
 	if first {
 		l.logger.Error("records can't be written any more; serving goes on", "error", err)
@@ -133,7 +184,7 @@ func (l *serveLog) close() error {
 			l.lose(err)
 		}
 	}
-	for _, f := range []*os.File{l.requests, l.outputs} {
+	for _, f := range []*lineFile{l.requests, l.outputs} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}

@@ -21,7 +21,8 @@ requests and near the end, and the same requests run on an engine alone, with as
 sequences at once.
 
 --json prints {url, requests, connections, errors, first_error, seconds,
-requests_per_s, tok_s, ttft_ms, latency_ms (each: median, 90 and 99 percent, largest),
+requests_per_s, tok_s, ttft_ms, latency_ms, ended_before_first_token (each: median, 90 and
+99 percent, largest; the last of other requests, since a request was asked),
 heap_mb, goroutines, goroutines_left, offline_tok_s, ratio_to_offline}. Exit code 1: a
 request failed.`,
 		Example: "  exacta bench serve\n  exacta bench serve --requests 200 --connections 32 --new-tokens 128 --model models/smollm2-135m --draft ngram\n  exacta bench serve --url http://127.0.0.1:8000",
@@ -56,6 +57,8 @@ request failed.`,
 	flags.IntVar(&b.Config.Threads, "threads", 0, "its CPU threads (default: all cores)")
 	flags.IntVar(&b.Config.Sequences, "sequences", b.Config.Sequences, "sequences that it runs at once")
 	flags.IntVar(&b.Config.Engine.Pages, "pages", 0, "its KV pages (default: enough for all sequences)")
+	flags.StringVar(&b.Config.Engine.Policy, "policy", b.Config.Engine.Policy, "its order of admission")
+	flags.StringVar(&b.Config.Records, "records", "", "keep its records in a directory below this one, for exacta stats --load")
 	flags.StringVar(&draft, "draft", "", "its draft strategy (default: mtp where the model has a module, else ngram)")
 	flags.IntVar(&k, "k", 3, "drafts per step")
 	flags.IntVar(&b.Requests, "requests", 10_000, "requests in all")
@@ -74,6 +77,7 @@ func printServeBench(cmd *cobra.Command, r *experiments.BenchServe) error {
 	fmt.Fprintf(w, "\nspeed      %.0f requests/s, %.0f tok/s, %.1f s in all\n", r.RequestsS, r.TokS, r.Seconds)
 	fmt.Fprintf(w, "ttft       median %.0f ms, 90 %% %.0f ms, 99 %% %.0f ms, largest %.0f ms\n", r.TTFT[0], r.TTFT[1], r.TTFT[2], r.TTFT[3])
 	_, err := fmt.Fprintf(w, "latency    median %.0f ms, 90 %% %.0f ms, 99 %% %.0f ms, largest %.0f ms\n", r.Latency[0], r.Latency[1], r.Latency[2], r.Latency[3])
+	fmt.Fprintf(w, "fairness   of 99 %% of requests %.0f others ended before the first token, of all %.0f; in order of arrival it is below %d\n", r.Passed[2], r.Passed[3], r.Connections)
 	if r.OfflineTokS == 0 {
 		return err
 	}

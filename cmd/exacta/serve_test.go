@@ -96,6 +96,15 @@ func TestServe(t *testing.T) {
 	var out, errs strings.Builder
 	require.Equal(t, exitFine, run(context.Background(), []string{"stats", runs[0]}, &out, &errs), errs.String())
 	require.Contains(t, out.String(), "ngram.k4.coupled")
+	out.Reset()
+	require.Equal(t, exitFine, run(context.Background(), []string{"stats", runs[0], "--load"}, &out, &errs), errs.String())
+	require.Regexp(t, `2 requests in \d+ steps.*: 430 tokens, .* decoding x`, out.String())
+	out.Reset()
+	require.Equal(t, exitFine, run(context.Background(), []string{"stats", runs[0], "--load", "--json"}, &out, &errs), errs.String())
+	load := decode(t, out.String())
+	require.EqualValues(t, 430, load["load"].(map[string]any)["emitted"])
+	require.Len(t, load["requests"], 2)
+	require.Positive(t, load["requests"].([]any)[0].(map[string]any)["ttft_ms"])
 	require.Equal(t, exitFine, run(context.Background(), []string{"audit", runs[0], "--only", "tokens,counts"}, &out, &errs), out.String()+errs.String())
 }
 

@@ -23,6 +23,7 @@ type statsFlags struct {
 	against    string
 	resamples  int
 	seed       uint64
+	load       bool
 }
 
 // Groupings of --by.
@@ -46,6 +47,10 @@ so is a lossy rule, whose output is not the target's.
   --by position-depth  a line for each position of the draft, with intervals
   --over steps         by point, in windows of engine steps of the round
   --over position      in windows of output positions
+  --load               what the engine was busy with: requests decoding and in prefill,
+                       the share of prefill, tokens prefilled between steps that decode,
+                       tokens computed again, and of a server's directory the time
+                       that each request waited
   --against RUN2       compares with the same points of another run: paired bootstrap
                        over prompts. --points A compares that point only, --points A,B
                        point A of RUN with point B of RUN2, which may be RUN itself.
@@ -55,6 +60,9 @@ rounds or points, which run the same prompts again, as one (passes). Those of
 --against are percentiles of resampled prompts (Efron 1979), which hold where the
 verifications of an output depend on each other. A point is named with its round
 (0-mtp.k3.greedy.c1.r0) or without, for all rounds.
+
+The rate of --load is the mean of requests decoding times the tokens per second of one of
+them; its time is that of steps, in which a server without requests takes none.
 
 --json prints {run, provenance, confidence, points: [{point, steps, verifications,
 drafted, proposed, accepted, real_accepted, emitted, accept_length (over
@@ -73,7 +81,11 @@ measured = expected x overhead x occupancy x cut x (1 + unexplained).
 place of points, --by position-depth {by, depths: [{point, lossy, simulated, simulation,
 passes, position, unconditional, conditional}]}, --over {over, bucket, windows: [{point, from,
 to, verifications, proposed, accepted, emitted, accept_length, draft_accept_rate,
-passes, positions, lossy, simulated, simulation}]}, --against {run, against, only_in_run,
+passes, positions, lossy, simulated, simulation}]}, --load {load: {requests, engine_steps,
+busy_seconds, emitted, tok_s, requests_decoding, requests_in_prefill (each: {mean, median,
+p99, most}), tok_s_per_decoding_request, prefill_tokens, prefill_row_share,
+prefill_step_share, prefill_between_decode_steps, preemptions, recomputed_tokens,
+recomputed_share}, requests: [{request, finish, queue_ms, ttft_ms, total_ms}]}, --against {run, against, only_in_run,
 only_in_against, comparisons: [{a, b, prompts, resamples, seed, generator, confidence,
 lossy_a, lossy_b, simulated, simulation_a, simulation_b, note, figures: [{figure, position (-1 where
 there is none), value_a, value_b, difference, low, high, defined}]}]}. difference is
@@ -88,6 +100,7 @@ func newStatsCommand(o *options) *cobra.Command {
 		Example: `  exacta stats runs/quickstart-20260101-120000
   exacta stats RUN --by class
   exacta stats RUN --over position --bucket 64 --points 0-mtp.k3.greedy.c1
+  exacta stats RUN --load
   exacta stats RUN --against RUN2
   exacta stats RUN --against RUN --points 1-mtp.k4.greedy.c1,1-mtp.k3.greedy.c1
   exacta stats RUN --json`,
@@ -98,6 +111,8 @@ func newStatsCommand(o *options) *cobra.Command {
 			switch {
 			case f.against != "":
 				return compareRuns(cmd.OutOrStdout(), args[0], f, o.json)
+			case f.load:
+				return statsLoad(cmd.OutOrStdout(), args[0], f, o.json)
 			case f.over != "":
 				return statsOver(cmd.OutOrStdout(), args[0], f, o.json)
 			}
@@ -113,7 +128,8 @@ func newStatsCommand(o *options) *cobra.Command {
 	flags.StringVar(&f.against, "against", "", "run directory to compare with")
 	flags.IntVar(&f.resamples, "resamples", 10000, "resamples of the bootstrap of --against")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the bootstrap; the same seed gives the same digits")
-	cmd.MarkFlagsMutuallyExclusive("by", "over", "against")
+	flags.BoolVar(&f.load, "load", false, "tell what the engine was busy with, and how long requests waited")
+	cmd.MarkFlagsMutuallyExclusive("by", "over", "against", "load")
 	complete(cmd, "by", groupings)
 	complete(cmd, "over", []string{string(acceptance.OverSteps), string(acceptance.OverPosition)})
 	_ = cmd.MarkFlagDirname("against")

@@ -103,6 +103,8 @@ func (s *Server) why(e *ending) error {
 	switch {
 	case errors.Is(e.err, errDead):
 		return e.err
+	case e.finish == engine.FinishCancel && e.err.Error() == pastDeadline:
+		return failure(http.StatusGatewayTimeout, serverError, "deadline_exceeded", "deadline_ms", "the answer was cancelled: %v", e.err)
 	case e.finish == engine.FinishCancel:
 		return failure(http.StatusServiceUnavailable, serverError, "cancelled", "", "the answer was cancelled: %v", e.err)
 	}

@@ -198,6 +198,9 @@ func (s *Server) handleChat(w http.ResponseWriter, r *http.Request, who *client)
 	case call != "":
 		pattern, param = call, "tool_choice"
 	}
+	if q.BestOf != nil {
+		return invalid("best_of", "best_of is for text completions; use n")
+	}
 	top := -1
 	if q.LogProbs {
 		if top = value(q.TopLogProbs); top < 0 {

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -75,6 +77,7 @@ type textChoice struct {
 	length int // bytes told, of which logprobs give the offsets
 	logs   *textLogs
 	ids    []int32
+	sum    float64 // of the log-probabilities of its tokens, where answers are ranked
 	steps  []*stepView
 	finish string
 	stop   any
@@ -113,7 +116,12 @@ func (a *textAnswers) take(i int, e event) (text string, logs *textLogs) {
 			c.length = len(text)
 		}
 	}
-	logs = a.logs(c, e.logs)
+	if g.top >= 0 {
+		logs = a.logs(c, e.logs)
+	}
+	for _, l := range e.logs {
+		c.sum += finite(l.log)
+	}
 	text += g.text(i, e)
 	if e.end != nil {
 		c.finish, c.stop = g.finishReason(g.jobs[i], e.end)
@@ -165,12 +173,31 @@ func (a *textAnswers) add(i int, e event) {
 	}
 }
 
+// told are the answers that the client is told: all, or of each prompt the likeliest
+// by token, these first; of equal ones those that were asked for first.
+func (a *textAnswers) told() []int {
+	list := make([]int, len(a.choices))
+	for i := range list {
+		list[i] = i
+	}
+	if !a.g.ranks() {
+		return list
+	}
+	mean := func(i int) float64 { return a.choices[i].sum / float64(max(1, len(a.choices[i].ids))) }
+	var best []int
+	for of := range slices.Chunk(list, a.g.n) {
+		slices.SortStableFunc(of, func(i, j int) int { return cmp.Compare(mean(j), mean(i)) })
+		best = append(best, of[:a.g.told]...)
+	}
+	return best
+}
+
 // body implements answers.
 func (a *textAnswers) body(u *usage) map[string]any {
 	var list []map[string]any
-	for i := range a.choices {
+	for _, i := range a.told() {
 		c := &a.choices[i]
-		choice := map[string]any{"index": i, "text": c.text, "finish_reason": c.finish, "stop_reason": c.stop, "logprobs": c.logs}
+		choice := map[string]any{"index": len(list), "text": c.text, "finish_reason": c.finish, "stop_reason": c.stop, "logprobs": c.logs}
 		if a.g.c.ReturnTokenIDs {
 			choice["prompt_token_ids"] = a.g.prompts[i/a.g.n]
 		}

@@ -109,6 +109,10 @@ type Ended struct {
 	ID     string
 	Output []int32 // tokens that were emitted
 	Finish engine.Finish
+	// Queue is the time from the request's arrival until a step took it up, First
+	// until its first token was there and Total until it ended; 0 for what never
+	// was.
+	Queue, First, Total time.Duration
 }
 
 // Config says what a server serves, how and to whom.

@@ -21,7 +21,8 @@ type generation struct {
 	kind    string // chat or completion
 	created int64
 	c       *common
-	n       int
+	n       int // jobs of each prompt
+	told    int // of them, the answers that the client is told
 	top     int // top log-probabilities; -1 asks for none
 	drafted drafted
 	prompts [][]int32
@@ -57,11 +58,11 @@ func (s *Server) newGeneration(q spec) (*generation, error) {
 	}
 	tag := randomID()
 	g.id = q.prefix + tag
-	if q.c.N != nil {
-		g.n = *q.c.N
+	if err := g.count(); err != nil {
+		return nil, err
 	}
-	if g.n < 1 || g.n > s.cfg.Limits.Choices {
-		return nil, invalid("n", "n is %d; it must be 1 to %d", g.n, s.cfg.Limits.Choices)
+	if d := q.c.Deadline; d != nil && *d < 1 {
+		return nil, invalid("deadline_ms", "deadline_ms is %d; it must be at least 1", *d)
 	}
 	if total, most := g.n*len(q.prompts), s.cfg.Limits.Open; total > most {
 		return nil, invalid("n", "the request asks for %d answers, of at most %d", total, most)
@@ -102,6 +103,33 @@ func (s *Server) newGeneration(q spec) (*generation, error) {
 	return g, nil
 }
 
+// count works out how many answers are made for each prompt, and told.
+func (g *generation) count() error {
+	if g.c.N != nil {
+		g.n = *g.c.N
+	}
+	most := g.s.cfg.Limits.Choices
+	if g.n < 1 || g.n > most {
+		return invalid("n", "n is %d; it must be 1 to %d", g.n, most)
+	}
+	g.told = g.n
+	if g.c.BestOf == nil {
+		return nil
+	}
+	switch best := *g.c.BestOf; {
+	case best < g.n || best > most:
+		return invalid("best_of", "best_of is %d; it must be n, which is %d, to %d", best, g.n, most)
+	case best > g.n && g.c.Stream:
+		return invalid("best_of", "best_of above n with stream: which answers are best is known when all have ended")
+	default:
+		g.n = best
+	}
+	return nil
+}
+
+// ranks says whether the likeliest answers are chosen when all have ended.
+func (g *generation) ranks() bool { return g.told < g.n }
+
 // randomID is the part of an id that no other has.
 func randomID() string {
 	var b [12]byte
@@ -133,8 +161,8 @@ func (g *generation) add(id string, prompt []int32, most int, p sample.Params, c
 		j.stops = t.NewStops(g.c.Stop, skipSpecial)
 		j.req.Until = j.stops
 	}
-	if g.top >= 0 {
-		j.req.Observe = j.observe(g.top)
+	if g.top >= 0 || g.ranks() {
+		j.req.Observe = j.observe(max(0, g.top))
 	}
 	j.asked = &Asked{Request: j.req, Rule: g.drafted.rule.Name(), Strategy: g.drafted.Strategy, Stops: g.c.Stop, SkipSpecial: skipSpecial}
 	g.jobs = append(g.jobs, j)
@@ -202,12 +230,21 @@ func (g *generation) abandon(why string) {
 	_ = g.follow(context.Background(), func(int, event) error { return nil })
 }
 
+// pastDeadline is why jobs are cancelled of which the deadline has passed.
+const pastDeadline = "its deadline (deadline_ms) has passed"
+
 // follow passes the events of the jobs to each, in order for each job, until all
-// have ended. When the client goes away, or each returns an error, the jobs are
-// cancelled and their ends are still waited for.
+// have ended. When the client goes away, or each returns an error, or the request's
+// deadline passes, the jobs are cancelled and their ends are still waited for.
 func (g *generation) follow(ctx context.Context, each func(i int, e event) error) (err error) {
 	open := len(g.jobs)
 	gone := ctx.Done()
+	var late <-chan time.Time
+	if d := g.c.Deadline; d != nil {
+		t := time.NewTimer(time.Until(g.arrived.Add(time.Duration(*d) * time.Millisecond)))
+		defer t.Stop()
+		late = t.C
+	}
 	stop := func(why error) {
 		if err == nil {
 			err = why
@@ -220,6 +257,9 @@ func (g *generation) follow(ctx context.Context, each func(i int, e event) error
 		case <-gone:
 			gone = nil
 			stop(ctx.Err())
+			continue
+		case <-late:
+			g.cancel(pastDeadline)
 			continue
 		}
 		for i, j := range g.jobs {
@@ -240,10 +280,23 @@ func (g *generation) follow(ctx context.Context, each func(i int, e event) error
 	return err
 }
 
+// since is the time from one moment to another; 0 where that never came.
+func since(from, to time.Time) time.Duration {
+	if to.IsZero() {
+		return 0
+	}
+	return to.Sub(from)
+}
+
 // ended takes note of the end of a job.
 func (g *generation) ended(j *job, end *ending) {
 	g.s.release(1)
-	g.log(func(l Log) { l.Ended(&Ended{ID: j.req.ID, Output: j.output, Finish: end.finish}) })
+	g.log(func(l Log) {
+		c := end.counts
+		l.Ended(&Ended{
+			ID: j.req.ID, Output: j.output, Finish: end.finish, Queue: since(j.arrived, c.Scheduled), First: since(j.arrived, c.First), Total: since(j.arrived, c.Ended),
+		})
+	})
 	g.s.meter.ended(g, j, end)
 	g.who.spend(end.counts.Emitted)
 	g.trace.ended(j, end)

@@ -46,6 +46,12 @@ type common struct {
 	Session string `json:"session_id"`
 	// Priority goes before the order of arrival; as in vLLM, less is earlier.
 	Priority int `json:"priority"`
+	// Deadline is the time, in milliseconds from the request's arrival, after which
+	// nobody wants the answer any more.
+	Deadline *int `json:"deadline_ms"`
+	// BestOf answers are made for each prompt of a text completion, and the N that
+	// are likeliest by token are told.
+	BestOf *int `json:"best_of"`
 }
 
 // streamOptions say what a stream tells beside the text.
@@ -112,7 +118,6 @@ type completionRequest struct {
 // honour, with what to do. null, false, 0, "", [] and {} are as good as nothing.
 var refused = map[string]string{
 	"suffix":                     "text behind the gap is not supported",
-	"best_of":                    "use n; best_of is not supported",
 	"use_beam_search":            "beam search is not supported",
 	"min_tokens":                 "it is not supported; use ignore_eos",
 	"bad_words":                  "it is not supported; use logit_bias",
