@@ -209,6 +209,16 @@ func ParseConfig(name string, text []byte) (Config, error) {
 	return c, err
 }
 
+// CheckConfig parses an experiment, of whatever form.
+func CheckConfig(name string, text []byte) (err error) {
+	if IsLoad(text) {
+		_, err = ParseLoadExperiment(name, text)
+	} else {
+		_, err = ParseConfig(name, text)
+	}
+	return err
+}
+
 // parseStrict reads one YAML document, of what, into a struct that has its defaults,
 // and checks it.
 func parseStrict[T any](name string, text []byte, what string, into *T, validate func() error) error {

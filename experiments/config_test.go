@@ -25,7 +25,7 @@ func TestExperimentsParse(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(string(text), "# "), "%s does not say what it is", f)
 	}
-	q, err := Quickstart()
+	q, err := ParseConfig("quickstart.yaml", QuickstartText())
 	require.NoError(t, err)
 	require.Equal(t, "quickstart", q.Name)
 }

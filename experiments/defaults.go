@@ -5,5 +5,5 @@ import _ "embed"
 //go:embed quickstart.yaml
 var quickstart []byte
 
-// Quickstart returns the experiment that exacta run starts without a file.
-func Quickstart() (Config, error) { return ParseConfig("quickstart.yaml", quickstart) }
+// QuickstartText is the file of the experiment that exacta run starts without one.
+func QuickstartText() []byte { return quickstart }

@@ -200,7 +200,6 @@ func TestInterrupt(t *testing.T) {
 		self, err := os.Executable()
 		require.NoError(t, err)
 		cmd := exec.Command(self, "run", config, "--dir", dir, "--json")
-		cmd.Env = append(os.Environ(), asMain+"=1")
 		var out, errs strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		require.NoError(t, cmd.Start())

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
 		main()
 	}
+	_ = os.Setenv(asMain, "1") // for the processes that commands start
 	code := m.Run()
 	for _, dir := range temporary {
 		_ = os.RemoveAll(dir)

@@ -12,8 +12,7 @@ import (
 )
 
 func newRunCommand(o *options) *cobra.Command {
-	var dir string
-	var pack bool
+	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use: "run [CONFIG.yaml]", Short: "run an experiment and print its table", Args: cobra.MaximumNArgs(1),
 		Long: `run measures draft strategies against plain decoding, in interleaved rounds, and
@@ -36,29 +35,35 @@ Where prompts are of several classes, lines of one sequence in flight have class
 [{class, tokens, tok_s, ratio_to_plain, accept_length, acceptance_by_position,
 draft_share}]. In a run with simulate or a lossy rule exact is null on every line, or
 false, and the table shows real accept lengths, or which outputs are lossy, in its
-place.`,
+place.
+` + runSweepHelp,
 		Example: `  exacta run
   exacta run experiments/quickstart.yaml --dir runs/mine
+  exacta run experiments/choose_k.yaml --dry-run
+  exacta run --resume runs/choose_k-20260101-120000
   exacta run --json | jq '.runs[] | {drafter, k, ratio_to_plain, exact}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := experiments.Quickstart()
-			if len(args) == 1 {
-				var text []byte
-				if text, err = os.ReadFile(args[0]); err == nil && experiments.IsLoad(text) {
-					return runLoad(cmd, o, dir, args[0], text)
-				}
-				cfg, err = experiments.LoadConfig(args[0])
-			}
+			d, err := f.document(args)
 			if err != nil {
 				return err
 			}
-			cfg.PackCache = cfg.PackCache || pack
+			if f.sweeps(d) {
+				return runSweep(cmd, o, f, d)
+			}
+			if experiments.IsLoad(d.Text()) {
+				return runLoad(cmd, o, f.dir, d.Name(), d.Text())
+			}
+			cfg, err := experiments.ParseConfig(d.Name(), d.Text())
+			if err != nil {
+				return err
+			}
+			cfg.PackCache = cfg.PackCache || f.pack
 			p := newProgress(cmd.ErrOrStderr())
 			warn := func(text string) {
 				p.clear()
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text)
 			}
-			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{Dir: dir, Version: version(), Progress: p.show, Warn: warn})
+			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{Dir: f.dir, Version: version(), Progress: p.show, Warn: warn})
 			p.clear()
 			if err != nil && !(errors.Is(err, experiments.ErrInterrupted) && sum != nil) {
 				return err
@@ -75,8 +80,7 @@ place.`,
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "run directory (default runs/NAME-TIME)")
-	cmd.Flags().BoolVar(&pack, "pack-cache", false, packUsage)
+	f.add(cmd)
 	return cmd
 }
 

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"exacta.dev/exacta/internal/disk"
 )
 
 // client follows redirects; Go leaves the Authorization header out of those to another
@@ -128,7 +130,7 @@ func withoutQuery(err error) error {
 func (p *puller) file(ctx context.Context, sha string, f remoteFile) error {
 	blob := filepath.Join(p.folder, "blobs", f.hash)
 	// Where the libraries of Hugging Face lock it too.
-	unlock, err := lock(ctx, filepath.Join(filepath.Dir(p.folder), ".locks", filepath.Base(p.folder), f.hash+".lock"))
+	unlock, err := disk.Lock(ctx, filepath.Join(filepath.Dir(p.folder), ".locks", filepath.Base(p.folder), f.hash+".lock"))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"exacta.dev/exacta/internal/disk"
 )
 
 // Options of Pull; the zero value is for real servers.
@@ -109,31 +111,11 @@ func (p *puller) pull(ctx context.Context) (string, error) {
 	}
 	if !commit.MatchString(p.id.Revision) {
 		ref := filepath.Join(p.folder, "refs", filepath.FromSlash(p.id.Revision))
-		if err := writeWhole(ref, []byte(sha)); err != nil {
+		if err := disk.WriteWhole(ref, []byte(sha)); err != nil {
 			return "", err
 		}
 	}
 	return filepath.Join(p.folder, "snapshots", sha, filepath.FromSlash(p.id.File)), nil
-}
-
-// writeWhole writes a small file whole or not at all.
-func writeWhole(name string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".writing-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 // maxList bounds the server's list of files, in bytes.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package hub
+package disk
 
 import (
 	"context"
@@ -12,8 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock holds the lock of a file against other processes, until unlock is called.
-func lock(ctx context.Context, name string) (unlock func(), err error) {
+// Lock holds the lock of a file against other processes, until unlock is called or
+// the process ends. It waits until ctx is done; the folder is made where there is
+// none.
+func Lock(ctx context.Context, name string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
 	}
@@ -30,9 +32,11 @@ func lock(ctx context.Context, name string) (unlock func(), err error) {
 			f.Close()
 			return nil, err
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		select {
+		case <-ctx.Done():
 			f.Close()
-			return nil, err
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
