@@ -69,7 +69,7 @@ func (s *SweepDir) RunSlurm(ctx context.Context, o SlurmOptions) error {
 	}
 	if left = s.Left(); len(left) > 0 {
 		name := fmt.Sprintf("slurm-%s_%d.log", job, left[0])
-		return fmt.Errorf("Slurm job %s ended without points %v; of the first: %s", job, left, lastLine(filepath.Join(s.Dir, name)))
+		return fmt.Errorf("job %s of Slurm ended without points %v; of the first: %s", job, left, lastLine(filepath.Join(s.Dir, name)))
 	}
 	return nil
 }
