@@ -61,7 +61,7 @@ func Audit(ctx context.Context, dir string, o AuditOptions) (res *AuditResult, e
 	}
 	defer func() { err = errors.Join(err, closeCase()) }()
 	c.Replay = o.Replay
-	res = &AuditResult{Run: c.Run, Verdict: audit.Pass}
+	res = &AuditResult{Run: c.Run}
 	for _, a := range []struct {
 		name string
 		make func(context.Context, *audit.Case, func(string)) (*audit.Report, error)
@@ -74,12 +74,18 @@ func Audit(ctx context.Context, dir string, o AuditOptions) (res *AuditResult, e
 			return nil, interrupted(ctx, err)
 		}
 	}
-	for _, r := range res.Reports() {
-		if r.Verdict == audit.Fail || res.Verdict == audit.Pass {
-			res.Verdict = r.Verdict
+	res.judge()
+	return res, nil
+}
+
+// judge makes the verdict that of the reports.
+func (r *AuditResult) judge() {
+	r.Verdict = audit.Pass
+	for _, p := range r.Reports() {
+		if p.Verdict == audit.Fail || r.Verdict == audit.Pass {
+			r.Verdict = p.Verdict
 		}
 	}
-	return res, nil
 }
 
 // interrupted returns ErrInterrupted if that is why there is an error.

@@ -153,8 +153,10 @@ func (s *SweepDir) Left() (out []int) {
 	return out
 }
 
-// finish writes a point's status.
-func (s *SweepDir) finish(p *SweepPoint, st PointStatus) error {
+// Finish says that a point is finished: its run directory is whole. Hash and Summary
+// of the status are filled in.
+func (s *SweepDir) Finish(point int, st PointStatus) error {
+	p := &s.Points[point]
 	sum, err := os.ReadFile(filepath.Join(s.path(p), "summary.json"))
 	if err != nil {
 		return fmt.Errorf("point %d: %w", p.Point, err)

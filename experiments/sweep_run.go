@@ -151,7 +151,7 @@ func (s *SweepDir) runPoint(ctx context.Context, p *SweepPoint, d device, o Swee
 		return err
 	}
 	st.Seconds = time.Since(st.Started).Seconds()
-	return s.finish(p, st)
+	return s.Finish(p.Point, st)
 }
 
 // start runs exacta run on a point's file, and waits for it. What it prints goes to

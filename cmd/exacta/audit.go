@@ -38,7 +38,8 @@ not see.
 Statistical tests call an honest run wrong with a probability of at most 1e-6 for each
 audit. --replay forced leaves out plain decoding, both replays everything and runs
 every request again; auto does both for runs of up to 20,000 tokens and takes a share
-of the requests of larger ones.
+of the requests of larger ones. What the audits found is kept in RUN/audit.json, for
+exacta report.
 
 Exit code 0: all that was asked for passed; 1: something failed, or could not be
 checked here; 2: the run directory is damaged or incomplete, and the error names the
@@ -69,6 +70,9 @@ high}], conditional, by_depth: [{below, rate}], histogram}}, simulations: {NAME:
 			p.clear()
 			if err != nil {
 				return err
+			}
+			if e := experiments.KeepAudit(args[0], res); e != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: the result is not kept for reports: "+oneLine(e))
 			}
 			if o.json {
 				err = printJSON(cmd.OutOrStdout(), res)

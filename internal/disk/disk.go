@@ -1,5 +1,9 @@
 // Package disk writes small files whole or not at all, and keeps other processes
 // out while something is done.
+//
+// What WriteWhole wrote is there after a crash, or what was there before is: nobody
+// reads half a file. A lock of Lock is the process's, by its open file, and goes with
+// it, however it ends; on systems without such locks nobody is kept out.
 package disk
 
 import (
