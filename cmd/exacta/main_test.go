@@ -14,17 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asMain makes the test binary the program, for tests that need a process.
-const asMain = "EXACTA_TEST_AS_MAIN"
-
 // temporary are directories that outlive a test.
 var temporary []string
 
+// TestMain makes the test binary the program where it is called with a command, as
+// tests that need a process do, and commands that start some.
 func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
 	}
-	_ = os.Setenv(asMain, "1") // for the processes that commands start
 	code := m.Run()
 	for _, dir := range temporary {
 		_ = os.RemoveAll(dir)
