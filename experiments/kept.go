@@ -27,8 +27,8 @@ func ReadSummary(dir string) (*Summary, error) {
 	return sum, err
 }
 
-// IsLoad reports whether a directory is that of a load experiment.
-func IsLoad(dir string) bool {
+// HoldsLoad reports whether a directory is that of a load experiment.
+func HoldsLoad(dir string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, load.SummaryFile))
 	var v struct{ Kind string }
 	return err == nil && json.Unmarshal(text, &v) == nil && v.Kind == load.Kind

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exacta.dev/exacta/engine/registry"
+	"exacta.dev/exacta/experiments/workload"
 )
 
 // Cost is what a point of a sweep will take, estimated without running anything.
@@ -115,8 +116,51 @@ type estimator struct {
 	weights map[string]int64 // bytes, by model
 }
 
+// load estimates a point that is a load experiment: what is asked, and the time for
+// which sessions are started.
+func (e *estimator) load(text []byte) (c Cost, err error) {
+	cfg, err := ParseLoadExperiment("config", text)
+	if err != nil {
+		return c, err
+	}
+	r := &loadRun{cfg: cfg}
+	if cfg.Model != "" {
+		if r.entry, err = registry.Look(cfg.Model); err != nil {
+			return c, err
+		}
+		defer r.entry.Close()
+	}
+	targets := int64(len(cfg.Targets))
+	for _, p := range cfg.points() {
+		for n := range cfg.Repeats {
+			source, arrival, err := cfg.load(p)
+			if err != nil {
+				return c, err
+			}
+			plan, err := workload.Make(source, arrival, r.env(n))
+			if err != nil {
+				return c, fmt.Errorf("point %s: %w", p.Name, err)
+			}
+			for i := range plan.Sessions {
+				for j := range plan.Sessions[i].Requests {
+					q := &plan.Sessions[i].Requests[j]
+					c.Requests += targets
+					c.PromptTokens += targets * int64(len(q.Tokens))
+					c.OutputTokens += targets * int64(q.MaxTokens)
+				}
+			}
+			c.Seconds += float64(targets) * cfg.Measure.Seconds
+		}
+	}
+	c.Passes = c.OutputTokens
+	return c, nil
+}
+
 // cost estimates a point.
 func (e *estimator) cost(text []byte) (c Cost, err error) {
+	if IsLoad(text) {
+		return e.load(text)
+	}
 	cfg, err := ParseConfig("config", text)
 	if err != nil {
 		return c, err

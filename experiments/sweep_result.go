@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"exacta.dev/exacta/experiments/load"
 	"exacta.dev/exacta/internal/disk"
 )
 
@@ -94,15 +96,25 @@ func (r *SweepResult) Table(out io.Writer) error {
 	return err
 }
 
-// Deterministic is the SHA-256, in hexadecimal digits, of what a run of strategies
-// gives whatever the machine and its load: the outputs in their order, and of the
-// summary the points with their tokens, acceptance and verdicts. Draft lengths that
-// follow measured costs (length: auto) are not of that kind, and make it differ.
+// Deterministic is the SHA-256, in hexadecimal digits, of what a run gives whatever the
+// machine and its load. Of strategies that is the outputs in their order, and of the
+// summary the points with their tokens, acceptance and verdicts; draft lengths that
+// follow measured costs (length: auto) are not of that kind, and make it differ. Of a
+// load experiment it is what each target was asked at each point.
 func Deterministic(dir string) (string, error) {
-	sum, err := readSummary(filepath.Join(dir, "summary.json"))
-	if err == nil && sum == nil {
-		err = fmt.Errorf("%s: %w", filepath.Join(dir, "summary.json"), fs.ErrNotExist)
+	h := sha256.New()
+	if HoldsLoad(dir) {
+		sum, err := ReadLoadSummary(dir)
+		if err != nil {
+			return "", err
+		}
+		cells := slices.SortedFunc(slices.Values(sum.Cells), func(a, b load.Cell) int { return strings.Compare(a.Name(), b.Name()) })
+		for _, c := range cells {
+			fmt.Fprintf(h, "%s %s\n", c.Name(), c.Plan)
+		}
+		return hex.EncodeToString(h.Sum(nil)), nil
 	}
+	sum, err := ReadSummary(dir)
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +130,6 @@ func Deterministic(dir string) (string, error) {
 		}
 		kept.Runs = append(kept.Runs, k)
 	}
-	h := sha256.New()
 	if err := json.NewEncoder(h).Encode(kept); err != nil {
 		return "", err
 	}

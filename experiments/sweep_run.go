@@ -143,8 +143,10 @@ func (s *SweepDir) runPoint(ctx context.Context, p *SweepPoint, d device, o Swee
 		return nil
 	}
 	dir := s.path(p)
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("run directory: %w", err)
+	if !IsLoad(p.text) { // which goes on with the cells that it has
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("run directory: %w", err)
+		}
 	}
 	st := PointStatus{Version: o.Version, Device: d.name, Started: time.Now().UTC()}
 	if st.Exit, err = s.start(ctx, dir, d, o.Args); err != nil {

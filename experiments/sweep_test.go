@@ -18,8 +18,8 @@ func expand(t *testing.T, text string) []SweepPoint {
 	return points
 }
 
-// names are the settings of all points.
-func names(points []SweepPoint) (out []string) {
+// settingsOf are the settings of all points.
+func settingsOf(points []SweepPoint) (out []string) {
 	for i := range points {
 		out = append(out, points[i].String())
 	}
@@ -41,7 +41,7 @@ func TestSweepPoints(t *testing.T) {
 		"sweep: {grid: {repeats: [1]}, when: [{if: {engine.chunk: 2}, skip: true}]}":                                                                {"repeats=1"},
 		"small: {max_new: 1}\nsweep: {grid: {\"strategies[0]\": [{drafter: mtp, k: [1]}]}}":                                                         {`strategies[0]={"drafter":"mtp","k":[1]}`},
 	} {
-		require.Equal(t, want, names(expand(t, sweepBase+text)), text)
+		require.Equal(t, want, settingsOf(expand(t, sweepBase+text)), text)
 	}
 	// What is set is what is run.
 	points := expand(t, sweepBase+"sweep: {grid: {\"strategies[0].k\": [[5]], sampling.top_k: [3]}}")

@@ -106,7 +106,7 @@ func Auditable(dir string) ([]string, error) {
 			out = append(out, below...)
 		}
 		return out, nil
-	case experiments.IsLoad(dir):
+	case experiments.HoldsLoad(dir):
 		sum, err := experiments.ReadLoadSummary(dir)
 		if err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func gather(dir string) ([]*Run, error) {
 	switch {
 	case experiments.IsSweep(dir):
 		return gatherSweep(dir)
-	case experiments.IsLoad(dir):
+	case experiments.HoldsLoad(dir):
 		return one(gatherLoad(dir))
 	}
 	return one(gatherStrategies(dir))
