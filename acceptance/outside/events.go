@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -21,7 +22,8 @@ type events struct {
 	left int64 // bytes that may still come
 	err  error
 
-	scratch []byte
+	// base is the memory that buf lies in, used again when buf is empty.
+	base    []byte
 	scanned int // bytes of buf in which no block ends
 }
 
@@ -50,12 +52,17 @@ func (e *events) read() {
 		e.err = fmt.Errorf("an event has more than %d bytes", maxEvent)
 		return
 	}
-	if e.scratch == nil {
-		e.scratch = make([]byte, 32<<10)
+	if len(e.buf) == 0 {
+		e.buf = e.base
 	}
-	n, err := e.r.Read(e.scratch)
+	if cap(e.buf)-len(e.buf) < 1<<10 {
+		more := make([]byte, len(e.buf), 4<<10+2*len(e.buf))
+		copy(more, e.buf)
+		e.buf, e.base = more, more[:0]
+	}
+	n, err := e.r.Read(e.buf[len(e.buf):cap(e.buf)])
 	e.at = e.now()
-	e.buf = append(e.buf, e.scratch[:n]...)
+	e.buf = e.buf[:len(e.buf)+n]
 	e.err = err
 	if e.left -= int64(n); e.left < 0 && err == nil {
 		e.err = errors.New("the stream is longer than a body may be")
@@ -63,7 +70,8 @@ func (e *events) read() {
 }
 
 // take cuts the first whole event off the buffer: the joined data lines of a
-// block, nil for a block that has none (comments, ids).
+// block, nil for a block that has none (comments, ids). They are overwritten by the
+// next read.
 func (e *events) take() (data []byte, ok bool) {
 	from := max(0, e.scanned-3) // an end may lie across two reads
 	end, skip := blockEnd(e.buf[from:])
@@ -81,10 +89,13 @@ func (e *events) take() (data []byte, ok bool) {
 			continue
 		}
 		rest = bytes.TrimPrefix(rest, []byte(" "))
-		if data != nil {
-			data = append(data, '\n')
+		switch {
+		case len(rest) == 0 && data == nil:
+		case data == nil:
+			data = rest // the usual case: nothing is copied
+		default:
+			data = slices.Concat(data, []byte("\n"), rest)
 		}
-		data = append(data, rest...)
 	}
 	return data, true
 }
@@ -105,7 +116,7 @@ func blockEnd(b []byte) (end, skip int) {
 // done is the data of the event that ends a stream.
 var done = []byte("[DONE]")
 
-// Event is one server-sent event: its data and the
+// Event is one server-sent event: its data, which the next event overwrites, and the
 // time at which its last byte was read.
 type Event struct {
 	Data []byte

@@ -73,6 +73,7 @@ type stream struct {
 	hash     hash.Hash
 	scratch  []byte
 	finished bool
+	quick    quick
 }
 
 // ask sends a request and fills in its row.
@@ -92,6 +93,12 @@ func (g *generator) ask(ctx context.Context, r *workload.Request, row *Row) {
 
 // event takes one event.
 func (s *stream) event(e outside.Event) error {
+	if s.quick.read(e.Data) {
+		if len(s.quick.text) > 0 || len(s.quick.ids) > 0 {
+			s.content(int64(e.At), s.quick.text, s.quick.ids)
+		}
+		return nil
+	}
 	var c chunk
 	if err := json.Unmarshal(e.Data, &c); err != nil {
 		return fmt.Errorf("an event is not the JSON that it should be: %w", err)
@@ -120,13 +127,13 @@ func (s *stream) event(e outside.Event) error {
 		s.row.Finish, s.finished = *choice.Finish, true
 	}
 	if choice.Text != "" || len(choice.IDs) > 0 {
-		s.content(int64(e.At), choice.Text, choice.IDs)
+		s.content(int64(e.At), []byte(choice.Text), choice.IDs)
 	}
 	return nil
 }
 
 // content takes a chunk of the answer.
-func (s *stream) content(at int64, text string, ids []int32) {
+func (s *stream) content(at int64, text []byte, ids []int32) {
 	if s.row.First < 0 {
 		s.row.First = at
 	} else {
@@ -137,7 +144,7 @@ func (s *stream) content(at int64, text string, ids []int32) {
 	s.counted += len(ids)
 	if len(ids) == 0 {
 		s.uncount = true
-		s.hash.Write([]byte(text))
+		s.hash.Write(text)
 		return
 	}
 	s.scratch = s.scratch[:0]

@@ -165,7 +165,9 @@ func TestWarm(t *testing.T) {
 // Answers that are not what was asked for are failures, and say why.
 func TestFailures(t *testing.T) {
 	for want, h := range map[string]http.HandlerFunc{
-		"status 503 Service Unavailable: \"full\"":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error":{"message":"full"}}`, http.StatusServiceUnavailable) },
+		"status 503 Service Unavailable: \"full\"": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"error":{"message":"full"}}`, http.StatusServiceUnavailable)
+		},
 		"the answer has no content":                    sse(`{"choices":[{"text":"","finish_reason":"length"}]}`, `[DONE]`),
 		"neither usage nor token ids came":             sse(`{"choices":[{"text":"a","finish_reason":"length"}]}`, `[DONE]`),
 		"the answer has 1 tokens; 5 were asked for":    sse(`{"choices":[{"text":"a","token_ids":[3],"finish_reason":"stop"}]}`, `[DONE]`),
