@@ -128,8 +128,8 @@ func DefaultLoad() LoadExperiment {
 	}
 }
 
-// IsLoadExperiment reports whether a configuration file is that of a load experiment.
-func IsLoadExperiment(text []byte) bool {
+// IsLoad reports whether a configuration file is that of a load experiment.
+func IsLoad(text []byte) bool {
 	if len(text) > maxConfigBytes {
 		return false
 	}

@@ -214,9 +214,9 @@ func TestLoadConfigErrors(t *testing.T) {
 	base := "workload: {config: {sessions: 2}}\ntargets: [{name: a, engine: {}}]\n"
 	_, err := ParseLoadExperiment("l.yaml", []byte(base))
 	require.NoError(t, err)
-	require.True(t, IsLoadExperiment([]byte(base)))
-	require.False(t, IsLoadExperiment([]byte("strategies: [{drafter: mtp}]")))
-	require.False(t, IsLoadExperiment([]byte("- a")))
+	require.True(t, IsLoad([]byte(base)))
+	require.False(t, IsLoad([]byte("strategies: [{drafter: mtp}]")))
+	require.False(t, IsLoad([]byte("- a")))
 	for text, want := range map[string]string{
 		"targets: []":                                                "l.yaml:1: targets: is empty",
 		base + "workload: {}\n":                                      "l.yaml:3",

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -68,7 +69,7 @@ const (
 )
 
 // Compare puts a target beside the baseline at a point, repeat by repeat: the nth of
-// each had the same requests. Where there is one repeat, the times of requests are
+// each had the same requests. Of fewer than three repeats the times of requests are
 // resampled by session, both sides alike.
 func Compare(a, b Line, target, baseline []Repeat) Comparison {
 	c := Comparison{Target: a.Target, Baseline: b.Target, Point: a.Point}
@@ -99,11 +100,14 @@ func Compare(a, b Line, target, baseline []Repeat) Comparison {
 	return c
 }
 
+// fewestRepeats is the number of repeats whose spread says anything.
+const fewestRepeats = 3
+
 // bounds is the interval of 95 % of a metric's ratio.
 func bounds(m *Metric, target, baseline []Repeat) (low, high float64, ok bool) {
 	n := min(len(target), len(baseline))
-	if n == 1 {
-		return resample(m, target[0].span(), baseline[0].span())
+	if n < fewestRepeats {
+		return resample(m, target[:n], baseline[:n])
 	}
 	var logs []float64
 	for i := range n {
@@ -127,7 +131,7 @@ const (
 // resample bounds the ratio of a metric of single requests by a bootstrap over the
 // sessions that both sides finished, with a fixed seed. Metrics of the load as a
 // whole have no bound by it.
-func resample(m *Metric, a, b Span) (low, high float64, ok bool) {
+func resample(m *Metric, a, b []Repeat) (low, high float64, ok bool) {
 	if m.Request == nil {
 		return 0, 0, false
 	}
@@ -163,14 +167,20 @@ func resample(m *Metric, a, b Span) (low, high float64, ok bool) {
 	return quantile(ratios, 0.025), quantile(ratios, 0.975), true
 }
 
-// bySession lists a metric's values of requests by session.
-func bySession(m *Metric, s Span) map[string][]float64 {
+// bySession lists a metric's values of requests by session; sessions of two repeats
+// are different ones.
+func bySession(m *Metric, repeats []Repeat) map[string][]float64 {
 	out := map[string][]float64{}
-	for i := range s.Rows {
-		r := &s.Rows[i]
-		if r.Phase == Measured && r.OK() && r.Sent >= s.From && r.Last <= s.To {
+	for n := range repeats {
+		s := repeats[n].span()
+		for i := range s.Rows {
+			r := &s.Rows[i]
+			if r.Phase != Measured || !r.OK() || r.Sent < s.From || r.Last > s.To {
+				continue
+			}
 			if v, ok := m.Request(r); ok {
-				out[r.Session] = append(out[r.Session], v)
+				key := fmt.Sprintf("%d/%s", n, r.Session)
+				out[key] = append(out[key], v)
 			}
 		}
 	}

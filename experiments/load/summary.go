@@ -70,7 +70,8 @@ type Versus struct {
 	Value    float64 `json:"value"`
 	Baseline float64 `json:"baseline"`
 	// Ratio is Value / Baseline, Low and High its 95 % interval: over the
-	// repeats' ratios if there are several, else by a bootstrap over sessions.
+	// repeats' ratios if there are three or more, else by a bootstrap over
+	// sessions.
 	// Bounded is false where neither can be had; Outcome is then "unbounded".
 	Ratio   float64 `json:"ratio"`
 	Low     float64 `json:"low"`
