@@ -18,11 +18,15 @@ func TestExperimentsParse(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, files, "quickstart.yaml")
 	for _, f := range files {
-		c, err := LoadConfig(f)
-		require.NoError(t, err)
-		require.NotEmpty(t, c.points(), f)
 		text, err := os.ReadFile(f)
 		require.NoError(t, err)
+		d, err := ParseDocument(f, text)
+		require.NoError(t, err)
+		require.NoError(t, CheckConfig(f, d.Text()))
+		if IsLoad(text) {
+			require.NoError(t, d.Small())
+			require.NoError(t, CheckConfig(f, d.Text()))
+		}
 		require.True(t, strings.HasPrefix(string(text), "# "), "%s does not say what it is", f)
 	}
 	q, err := ParseConfig("quickstart.yaml", QuickstartText())

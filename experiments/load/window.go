@@ -26,6 +26,9 @@ func FindWindow(rows []Row, lanes int) Window {
 	from, to := scheduled(all)
 	if lanes > 0 {
 		from, to = occupied(all, lanes)
+	} else if from == to {
+		w.Why = "a burst has no steady state: the whole load counts"
+		return w
 	}
 	if to-from < (whole.To-whole.From)/10 {
 		w.Why = "there is no time at which all lanes, or all arrivals, were at work: the whole load counts"
