@@ -58,6 +58,9 @@ type Config struct {
 	// programs and takes what they decided. Elsewhere it changes nothing. Backends
 	// without loops ignore it.
 	Loop bool
+	// PromptLogits keeps room for the logits of every row of a step, so that
+	// requests can observe those of their prompts.
+	PromptLogits bool
 	// NoHash leaves the logits rows unhashed: records then prove nothing.
 	NoHash bool
 	// Interposer breaks the engine on purpose; nil in any engine that serves.

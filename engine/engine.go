@@ -155,6 +155,9 @@ func (e *Engine) allocate() error {
 	}
 	rows := max(cfg.BatchTokens, cfg.MaxDraft+1)
 	logitRows := min(rows, cfg.MaxSequences*(cfg.MaxDraft+1))
+	if cfg.PromptLogits {
+		logitRows = rows
+	}
 	if err := e.m.Reserve(rows, logitRows, taps...); err != nil {
 		return err
 	}

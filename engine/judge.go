@@ -118,10 +118,22 @@ func (s *Sequence) cut(ids []int32, maxTokens int) ([]int32, Finish) {
 	return ids, finish
 }
 
-// observe shows requests that ask for it the logits of what they emit.
+// observe shows requests that ask for it the logits of their prompts and of what
+// they emit.
 func (e *Engine) observe(logits kernels.Buf) error {
 	for i := range e.w.items {
 		it := &e.w.items[i]
+		for j := range it.before {
+			position := it.plan.Start + j + 1
+			if position >= len(it.seq.req.Prompt) {
+				break
+			}
+			at := it.logit - it.before + j
+			if err := e.readLogits(logits.Slice(at, at+1)); err != nil {
+				return err
+			}
+			it.seq.req.ObservePrompt(position, e.logitsRow(0))
+		}
 		if it.seq.req.Observe == nil {
 			continue
 		}

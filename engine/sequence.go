@@ -54,6 +54,12 @@ type Request struct {
 	// chosen from, which are the engine's and to be read at once. A step that
 	// fails later may have told of tokens that never reach the client.
 	Observe func(id int32, logits []float32)
+	// ObservePrompt, if not nil, is called likewise for each position of the prompt
+	// but the first, with its token and the logits behind the tokens before it.
+	// Positions that are taken from the prefix cache are not observed: give the
+	// request a Salt of its own. After a preemption positions come again. It needs
+	// Config.PromptLogits.
+	ObservePrompt func(position int, logits []float32)
 }
 
 // Until ends an output at a text, say, that may lie across tokens.

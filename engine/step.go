@@ -33,6 +33,7 @@ type item struct {
 	rowOff  int
 	logit   int // index of its first wanted logits row
 	logits  int // number of wanted logits rows
+	before  int // logits rows before those, one for each other row of a prompt that is observed
 	verdict Verdict
 	kept    int
 	next    int32
@@ -311,7 +312,12 @@ func (e *Engine) layout() kernels.Batch {
 				it.logits = 1
 			}
 		}
-		it.rowOff = e.t.add(it.seq.slot, start, it.tokens, it.draft.Parent, it.logitFrom(), it.logits)
+		it.before = 0
+		if it.seq.req.ObservePrompt != nil && !it.decodes() {
+			it.before = len(it.tokens) - it.logits
+		}
+		it.rowOff = e.t.add(it.seq.slot, start, it.tokens, it.draft.Parent, it.logitFrom()-it.before, it.before+it.logits)
+		it.logit += it.before
 	}
 	return e.t.write(e.q)
 }

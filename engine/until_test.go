@@ -96,6 +96,39 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, sampled, rows)
 }
 
+// ObservePrompt sees, for every place of a prompt but the first, the row that a request
+// with the prompt up to there is decided by, whatever the chunks and neighbours, and
+// again after preemptions.
+func TestObservePrompt(t *testing.T) {
+	m := tinyCPU(t)
+	ids := prompt(150, 4)
+	for _, cfg := range []engine.Config{{MaxSequences: 2, Chunk: 16}, {MaxSequences: 3, Chunk: 100, BatchTokens: 120}, {MaxSequences: 3, MaxTokens: 256, Pages: 5, ExpectedOutput: -1}} {
+		cfg.PromptLogits = true
+		r := newRig(t, m, cfg)
+		seen := map[int][]float32{}
+		see := func(at int, logits []float32) {
+			if old := seen[at]; old != nil {
+				require.Equal(t, old, logits)
+			}
+			seen[at] = slices.Clone(logits)
+		}
+		var own []float32
+		r.submit(engine.Request{ID: "b", Prompt: prompt(60, 5), MaxNew: 90})
+		r.submit(engine.Request{ID: "a", Prompt: ids, MaxNew: 3, ObservePrompt: see, Observe: func(_ int32, l []float32) { own = slices.Clone(l) }})
+		r.submit(engine.Request{ID: "c", Prompt: prompt(60, 6), MaxNew: 90})
+		r.close()
+		require.Len(t, seen, 149)
+		require.Len(t, own, vocab)
+		for _, at := range []int{1, 2, 15, 16, 17, 64, 101, 149} {
+			var alone []float32
+			r := newRig(t, m, engine.Config{MaxSequences: 1})
+			r.submit(engine.Request{ID: "x", Prompt: ids[:at], MaxNew: 1, Observe: func(_ int32, l []float32) { alone = slices.Clone(l) }})
+			r.close()
+			require.Equal(t, alone, seen[at], "position %d", at)
+		}
+	}
+}
+
 // Load counts what waits and what runs; all is free again in the end.
 func TestLoad(t *testing.T) {
 	m := tinyCPU(t)

@@ -133,7 +133,7 @@ func (s *Served) serverConfig(cfg *ServeConfig, o ServeOptions, metrics *prometh
 			Body: int64(cfg.Limits.BodyBytes), Depth: cfg.Limits.Depth, Prompts: cfg.Limits.Prompts, Choices: cfg.Limits.Choices, Stops: cfg.Limits.Stops,
 			Open: cfg.Limits.Open, NewTokens: cfg.Limits.NewTokens, Buffer: cfg.Limits.BufferSteps, Write: time.Duration(cfg.Limits.WriteSeconds) * time.Second,
 		},
-		ShareCache: cfg.ShareCache, Origins: cfg.Origins, Pprof: cfg.Pprof, Version: o.Version,
+		PromptLogs: cfg.PromptLogProbs, ShareCache: cfg.ShareCache, Origins: cfg.Origins, Pprof: cfg.Pprof, Version: o.Version,
 		Logger: o.Logger, LogText: cfg.LogText, Metrics: metrics, Tracer: o.Tracer,
 		Open: func(l engine.Listener) (*engine.Engine, error) { return s.engine(cfg, l) },
 	}
@@ -206,7 +206,7 @@ func (s *Served) engine(cfg *ServeConfig, l engine.Listener) (*engine.Engine, er
 		MaxTokens: cfg.Context, MaxSequences: cfg.Sequences, MaxDraft: cfg.MaxK, Vocab: s.session.entry.Vocab(),
 		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache,
 		Policy: ec.Policy, PrefillShare: ec.PrefillShare, ExpectedOutput: ec.ExpectedOutput,
-		Lengths: cfg.Length.New(),
+		Lengths: cfg.Length.New(), PromptLogits: cfg.PromptLogProbs,
 	}, drafters, rule, rec, l)
 }
 

@@ -75,6 +75,9 @@ type ServeConfig struct {
 	RecordPrompts bool `yaml:"record_prompts"`
 	// LogText puts prompts and answers into the log.
 	LogText bool `yaml:"log_text"`
+	// PromptLogProbs keeps memory for the logits of a whole step, so that requests
+	// may ask for the log-probabilities of their prompts.
+	PromptLogProbs bool `yaml:"prompt_logprobs"`
 	// Pprof serves profiles.
 	Pprof bool `yaml:"pprof"`
 }

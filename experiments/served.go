@@ -104,7 +104,7 @@ func (s *session) served(c *audit.Case, cfg *ServeConfig, lines []askedLine) err
 		}
 		q := &audit.Request{
 			ID: l.Request, Prompt: prompt, MaxNew: l.MaxNew, Params: l.Params, Strategy: strconv.Itoa(strategy), Drafter: l.Strategy, K: l.K, Rule: l.Rule,
-			Full: cfg.Length.String() == "", Stop: l.Stop,
+			Full: cfg.Length.String() == "", Stop: l.Stop, PromptLogits: l.PromptLogits,
 		}
 		if l.K > 0 {
 			q.Simulation = cfg.simulation()

@@ -68,6 +68,8 @@ type askedLine struct {
 	// SkipSpecial says that stop strings are looked for in text without
 	// special tokens.
 	SkipSpecial bool `json:"skip_special,omitempty"`
+	// PromptLogits says that the logits of all rows of the prompt were computed.
+	PromptLogits bool `json:"prompt_logits,omitempty"`
 }
 
 // servedTimes are how long a request waited from its arrival, in milliseconds: until
@@ -108,6 +110,7 @@ func (l *serveLog) Asked(a *server.Asked) {
 	line := askedLine{
 		Request: q.ID, Length: len(q.Prompt), MaxNew: q.MaxNew, Params: q.Params, Strategy: a.Strategy, K: q.K, Rule: a.Rule,
 		Stop: q.Stop, Stops: a.Stops, SkipSpecial: a.SkipSpecial,
+		PromptLogits: q.ObservePrompt != nil,
 	}
 	if l.prompts {
 		line.Prompt = q.Prompt

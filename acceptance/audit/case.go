@@ -94,6 +94,8 @@ type Request struct {
 	IgnoreStop bool
 	// Until makes what ends the output at a text; nil where nothing does.
 	Until func() engine.Until
+	// PromptLogits says that the logits of all rows of the prompt were computed.
+	PromptLogits bool
 
 	// Received are the tokens that reached the client, and Finish why they
 	// ended; Ended is false where the client saw no end.

@@ -204,6 +204,8 @@ func (a *workAudit) target(recs []*engine.Record) bool {
 			spans[i].Rows = int(r.TreeNodes) + 1
 			spans[i].LogitRows = spans[i].Rows
 			spans[i].Own = pairs(r)
+		} else if q := a.c.Requests[r.Request]; q != nil && q.PromptLogits {
+			spans[i].LogitRows = spans[i].Rows
 		} else if r.NextKind != engine.NextNone {
 			spans[i].LogitRows = 1
 		}

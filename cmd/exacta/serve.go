@@ -97,6 +97,7 @@ func newServeCommand(_ *options) *cobra.Command {
 	flags.StringVar(&c.Records, "records", "", "directory for step records and requests")
 	flags.BoolVar(&c.RecordPrompts, "record-prompts", false, "keep the token ids of prompts there, for exacta audit")
 	flags.BoolVar(&c.LogText, "log-text", false, "put prompts and answers into the log")
+	flags.BoolVar(&c.PromptLogProbs, "prompt-logprobs", false, "let requests ask for log-probabilities of their prompts, which takes memory")
 	flags.BoolVar(&c.Pprof, "pprof", false, "serve profiles at /debug/pprof/")
 	flags.StringVar(&f.otlp, "otlp", "", "send traces of requests to this OpenTelemetry collector (http://HOST:4318)")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long to wait for answers at the end")
@@ -126,6 +127,7 @@ func (f *serveFlags) settings(cmd *cobra.Command) (experiments.ServeConfig, erro
 		"sequences": func() { c.Sequences = given.Sequences }, "pages": func() { c.Engine.Pages = given.Engine.Pages }, "policy": func() { c.Engine.Policy = given.Engine.Policy },
 		"records": func() { c.Records = given.Records }, "record-prompts": func() { c.RecordPrompts = given.RecordPrompts },
 		"log-text": func() { c.LogText = given.LogText }, "pprof": func() { c.Pprof = given.Pprof },
+		"prompt-logprobs": func() { c.PromptLogProbs = given.PromptLogProbs },
 		"no-prefix-cache": func() { c.Engine.PrefixCache = !f.noPrefix }, "auto": func() { c.Length = draft.Length{Auto: f.auto} },
 	} {
 		if cmd.Flags().Changed(name) {

@@ -55,7 +55,7 @@ func printLoad(out io.Writer, f acceptance.LoadFigures, times []experiments.Requ
 	if err := w.Flush(); err != nil || len(first) == 0 {
 		return err
 	}
-	fmt.Fprintf(out, "\nms until the first token, of each request in order:")
+	fmt.Fprintf(out, "\nms until the first token, of each request, the soonest first:")
 	slices.Sort(first)
 	for _, t := range first {
 		fmt.Fprintf(out, " %.0f", t)

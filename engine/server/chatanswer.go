@@ -145,6 +145,9 @@ func (a *chatAnswers) body(u *usage) map[string]any {
 	}
 	v := a.g.head("chat.completion")
 	v["choices"], v["usage"] = list, u
+	if a.g.c.PromptLogProbs != nil {
+		v["prompt_logprobs"] = a.g.promptLogs(0)
+	}
 	if a.g.c.ReturnTokenIDs {
 		v["prompt_token_ids"] = a.g.prompts[0]
 	}

@@ -46,9 +46,6 @@ func (s *Server) handleCompletion(w http.ResponseWriter, r *http.Request, who *c
 		if top = *q.LogProbs; top < 0 {
 			return invalid("logprobs", "logprobs is %d; it must be 0 to %d", top, s.cfg.Limits.TopLogs)
 		}
-		if q.Echo {
-			return invalid("echo", "echo with logprobs: log-probabilities of prompts are not supported")
-		}
 	}
 	pattern, param, err := q.pattern()
 	if err != nil {
@@ -87,7 +84,7 @@ type textChoice struct {
 // textLogs are log-probabilities as text completions have them.
 type textLogs struct {
 	Offsets []int                `json:"text_offset"`
-	Logs    []float64            `json:"token_logprobs"`
+	Logs    []any                `json:"token_logprobs"` // null where there is none
 	Tokens  []string             `json:"tokens"`
 	Top     []map[string]float64 `json:"top_logprobs"`
 }
@@ -109,15 +106,20 @@ func newTextAnswers(g *generation, texts []string) *textAnswers {
 // take returns what an event adds to the text.
 func (a *textAnswers) take(i int, e event) (text string, logs *textLogs) {
 	g, c := a.g, &a.choices[i]
+	var before []tokenLog // of the prompt that is echoed
 	if !c.begun {
 		c.begun = true
 		if len(a.prompts) > 0 {
 			text = a.prompts[i/g.n]
-			c.length = len(text)
+			if g.top >= 0 {
+				before = append([]tokenLog{{id: g.prompts[i/g.n][0]}}, g.jobs[i].promptLogs...)
+			} else {
+				c.length = len(text)
+			}
 		}
 	}
 	if g.top >= 0 {
-		logs = a.logs(c, e.logs)
+		logs = a.logs(c, append(before, e.logs...))
 	}
 	for _, l := range e.logs {
 		c.sum += finite(l.log)
@@ -131,22 +133,21 @@ func (a *textAnswers) take(i int, e event) (text string, logs *textLogs) {
 
 // logs are the log-probabilities of a step, or nil.
 func (a *textAnswers) logs(c *textChoice, list []tokenLog) *textLogs {
-	t := a.g.s.cfg.Model.Tokenizer
 	if len(list) == 0 {
 		return nil
 	}
-	spell := func(id int32) string {
-		if t == nil {
-			return ""
-		}
-		return t.TokenText(id)
-	}
+	spell := a.g.s.tokenText
 	out := &textLogs{}
 	for _, l := range list {
-		out.Offsets, out.Logs, out.Tokens = append(out.Offsets, c.length), append(out.Logs, finite(l.log)), append(out.Tokens, spell(l.id))
+		out.Offsets, out.Tokens = append(out.Offsets, c.length), append(out.Tokens, spell(l.id))
 		c.length += len(spell(l.id))
+		if l.rank == 0 { // the first of a prompt
+			out.Logs, out.Top = append(out.Logs, nil), append(out.Top, nil)
+			continue
+		}
+		out.Logs = append(out.Logs, finite(l.log))
 		top := map[string]float64{spell(l.id): finite(l.log)}
-		for _, x := range l.top {
+		for _, x := range l.top[:min(len(l.top), a.g.top)] {
 			top[spell(x.id)] = finite(x.log)
 		}
 		out.Top = append(out.Top, top)
@@ -200,6 +201,9 @@ func (a *textAnswers) body(u *usage) map[string]any {
 		choice := map[string]any{"index": len(list), "text": c.text, "finish_reason": c.finish, "stop_reason": c.stop, "logprobs": c.logs}
 		if a.g.c.ReturnTokenIDs {
 			choice["prompt_token_ids"] = a.g.prompts[i/a.g.n]
+		}
+		if a.g.c.PromptLogProbs != nil {
+			choice["prompt_logprobs"] = a.g.promptLogs(i)
 		}
 		a.g.decorate(choice, c.ids, c.steps)
 		list = append(list, choice)

@@ -3,11 +3,15 @@ package server_test
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/server"
 )
 
 const code = "package main\n\nimport \"fmt\"\n\nfunc main() {\n"
@@ -107,4 +111,46 @@ func TestDeadline(t *testing.T) {
 	require.Zero(t, r.s.OpenAnswers())
 	q["max_tokens"], q["deadline_ms"], q["stream"] = 5, 60_000, false
 	require.Equal(t, "length", choice(r.ask("/v1/completions", q), 0)["finish_reason"])
+}
+
+// The log-probabilities of a prompt are those that its tokens have as answers to what
+// is before them, as a field and in front of an echo, with the cache of a twin there.
+func TestPromptLogProbs(t *testing.T) {
+	r := newRig(t, options{template: "chatml.jinja", engine: engine.Config{PrefixCache: true, PromptLogits: true, Chunk: 32}, change: func(c *server.Config) { c.PromptLogs = true }})
+	ids := r.ask("/tokenize", js{"prompt": strings.Repeat(code, 8)})["tokens"].([]any)
+	q := js{"prompt": ids, "max_tokens": 3, "ignore_eos": true, "logprobs": 2}
+	r.ask("/v1/completions", q)
+	q["prompt_logprobs"], q["echo"] = 3, true
+	answer := choice(r.ask("/v1/completions", q), 0)
+	logs, own := answer["logprobs"].(js), answer["prompt_logprobs"].([]any)
+	require.Len(t, own, len(ids))
+	require.Len(t, logs["tokens"], len(ids)+3)
+	require.Nil(t, own[0])
+	require.Nil(t, logs["token_logprobs"].([]any)[0])
+	require.Nil(t, logs["top_logprobs"].([]any)[0])
+	require.True(t, strings.HasPrefix(answer["text"].(string), code))
+	offsets := logs["text_offset"].([]any)
+	require.EqualValues(t, len(strings.Repeat(code, 8)), offsets[len(ids)])
+	for _, at := range []int{1, 5, 33, len(ids) - 1} {
+		next := js{"prompt": ids[:at], "max_tokens": 1, "ignore_eos": true, "logprobs": 3, "return_token_ids": true}
+		likeliest := choice(r.ask("/v1/completions", next), 0)
+		first := likeliest["logprobs"].(js)["token_logprobs"].([]any)[0].(float64)
+		place := own[at].(js)
+		best := place[strconv.Itoa(int(likeliest["token_ids"].([]any)[0].(float64)))].(js)
+		require.EqualValues(t, 1, best["rank"])
+		require.Equal(t, first, best["logprob"])
+		this := place[strconv.Itoa(int(ids[at].(float64)))].(js)
+		require.LessOrEqual(t, this["logprob"], first)
+		require.Equal(t, logs["token_logprobs"].([]any)[at], this["logprob"])
+		if this["rank"].(float64) > 3 {
+			require.Len(t, place, 4)
+		} else {
+			require.Len(t, place, 3)
+		}
+	}
+	delete(q, "prompt_logprobs")
+	list := r.stream("/v1/completions", q)
+	require.Equal(t, logs["token_logprobs"].([]any)[:len(ids)], choice(list[0], 0)["logprobs"].(js)["token_logprobs"].([]any)[:len(ids)])
+	chat := r.ask("/v1/chat/completions", js{"messages": []js{{"role": "user", "content": "hi"}}, "max_tokens": 2, "prompt_logprobs": 0, "return_token_ids": true})
+	require.Len(t, chat["prompt_logprobs"], len(chat["prompt_token_ids"].([]any)))
 }

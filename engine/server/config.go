@@ -136,6 +136,9 @@ type Config struct {
 	ShareCache bool
 	// Origins are the origins that CORS allows; none by default, "*" is all.
 	Origins []string
+	// PromptLogs says that the engine keeps the logits of prompts
+	// (engine.Config.PromptLogits); without, requests for them are refused.
+	PromptLogs bool
 	// Pprof serves /debug/pprof/ to holders of a key.
 	Pprof bool
 	// Version of the program.

@@ -24,6 +24,7 @@ type generation struct {
 	n       int // jobs of each prompt
 	told    int // of them, the answers that the client is told
 	top     int // top log-probabilities; -1 asks for none
+	ofTop   int // those of the prompt, likewise
 	drafted drafted
 	prompts [][]int32
 	texts   []*text // by job
@@ -58,7 +59,7 @@ func (s *Server) newGeneration(q spec) (*generation, error) {
 	}
 	tag := randomID()
 	g.id = q.prefix + tag
-	if err := g.count(); err != nil {
+	if err := errors.Join(g.count(), g.promptTop(q.kind)); err != nil {
 		return nil, err
 	}
 	if d := q.c.Deadline; d != nil && *d < 1 {
@@ -127,6 +128,30 @@ func (g *generation) count() error {
 	return nil
 }
 
+// promptTop works out whether log-probabilities of prompts are wanted: as a field of
+// the answer, or in front of those of a text completion that echoes.
+func (g *generation) promptTop(kind string) error {
+	g.ofTop = -1
+	param := "prompt_logprobs"
+	if p := g.c.PromptLogProbs; p != nil {
+		if *p < 0 || *p > g.s.cfg.Limits.TopLogs {
+			return invalid(param, "prompt_logprobs is %d; it must be 0 to %d", *p, g.s.cfg.Limits.TopLogs)
+		}
+		if g.c.Stream {
+			return invalid(param, "prompt_logprobs with stream is not supported")
+		}
+		g.ofTop = *p
+	}
+	if kind == "completion" && g.c.Echo && g.top >= 0 {
+		g.ofTop = max(g.ofTop, g.top)
+		param = "echo"
+	}
+	if g.ofTop >= 0 && !g.s.cfg.PromptLogs {
+		return invalid(param, "%s: log-probabilities of prompts need a server that was started with prompt_logprobs", param)
+	}
+	return nil
+}
+
 // ranks says whether the likeliest answers are chosen when all have ended.
 func (g *generation) ranks() bool { return g.told < g.n }
 
@@ -163,6 +188,9 @@ func (g *generation) add(id string, prompt []int32, most int, p sample.Params, c
 	}
 	if g.top >= 0 || g.ranks() {
 		j.req.Observe = j.observe(max(0, g.top))
+	}
+	if g.ofTop >= 0 {
+		j.req.ObservePrompt, j.req.Salt = j.observePrompt(g.ofTop), j.req.Salt+"\x00"+id
 	}
 	j.asked = &Asked{Request: j.req, Rule: g.drafted.rule.Name(), Strategy: g.drafted.Strategy, Stops: g.c.Stop, SkipSpecial: skipSpecial}
 	g.jobs = append(g.jobs, j)

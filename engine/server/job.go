@@ -24,6 +24,8 @@ type job struct {
 	counts    counts
 	before    time.Time // of the last step that gave tokens
 	output    []int32   // set before the end is put
+
+	promptLogs []tokenLog // of the prompt's tokens but the first; written until the first event
 }
 
 // found is the stop string that was found, or nil.

@@ -339,7 +339,8 @@ func engineOf(n int) engine.Config { return engine.Config{MaxSequences: n} }
 
 // fuzzRig is a server whose answers are short.
 func fuzzRig(t testing.TB) *rig {
-	return newRig(t, options{template: "chatml.jinja", change: func(c *server.Config) {
+	return newRig(t, options{engine: engineOf(64), template: "chatml.jinja", change: func(c *server.Config) {
+		c.Limits.Open = 4096
 		c.Limits.NewTokens, c.Limits.Choices, c.Limits.Prompts, c.Limits.States = 3, 3, 3, 500
 	}})
 }

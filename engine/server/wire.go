@@ -52,6 +52,9 @@ type common struct {
 	// BestOf answers are made for each prompt of a text completion, and the N that
 	// are likeliest by token are told.
 	BestOf *int `json:"best_of"`
+	// PromptLogProbs asks for the log-probabilities of the prompt's tokens and of
+	// so many likeliest ones at each place.
+	PromptLogProbs *int `json:"prompt_logprobs"`
 }
 
 // streamOptions say what a stream tells beside the text.
@@ -123,7 +126,6 @@ var refused = map[string]string{
 	"bad_words":                  "it is not supported; use logit_bias",
 	"allowed_token_ids":          "it is not supported; use structured_outputs",
 	"logits_processors":          "they are not supported",
-	"prompt_logprobs":            "log-probabilities of prompts are not supported",
 	"logprob_token_ids":          "it is not supported; use top_logprobs",
 	"prompt_embeds":              "prompts are text or token ids",
 	"chat_template":              "templates in requests are not taken; start the server with --chat-template",
