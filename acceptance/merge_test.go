@@ -23,7 +23,7 @@ func TestMerge(t *testing.T) {
 			if len(w.small) == 7 && w.segment == 7 {
 				require.NoError(t, os.CopyFS(before, os.DirFS(dir)))
 			}
-			require.NoError(t, w.flush())
+			require.NoError(t, w.flush(false))
 		}
 	}
 	require.NoError(t, w.Close())

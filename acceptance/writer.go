@@ -61,6 +61,7 @@ type Writer struct {
 	writing sync.Mutex // held while a segment is written; guards what follows
 	segment int
 	small   []part // segments that were not merged
+	held    int64  // step of which a tick left records to the next one
 
 	stop      chan struct{}
 	stopClock func()
@@ -92,7 +93,7 @@ func newWriter(dir string, meta Meta, clock <-chan time.Time, limit int, create 
 	if len(old) > 0 {
 		return nil, fmt.Errorf("records: %s already holds records (%s); a run needs a directory of its own", dir, segmentName(old[0]))
 	}
-	w := &Writer{dir: dir, meta: meta, limit: limit, create: create, stop: make(chan struct{}), stopClock: func() {}}
+	w := &Writer{held: -1, dir: dir, meta: meta, limit: limit, create: create, stop: make(chan struct{}), stopClock: func() {}}
 	w.done.Go(func() { w.watch(clock) })
 	return w, nil
 }
@@ -104,7 +105,7 @@ func (w *Writer) watch(clock <-chan time.Time) {
 		case <-w.stop:
 			return
 		case <-clock:
-			_ = w.flush() // the next Record, or Close, returns it
+			_ = w.flush(true) // the next Record, or Close, returns it
 		}
 	}
 }
@@ -128,7 +129,7 @@ func (w *Writer) Record(r *engine.Record) error {
 	if !full {
 		return nil
 	}
-	err := w.flush()
+	err := w.flush(false)
 	if err != nil {
 		w.mu.Lock()
 		w.reported = true
@@ -151,7 +152,7 @@ func (w *Writer) Close() error {
 	w.stopClock()
 	close(w.stop)
 	w.done.Wait()
-	err := w.flush()
+	err := w.flush(false)
 	w.writing.Lock()
 	w.mergeSmall()
 	w.writing.Unlock()
@@ -163,14 +164,20 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// flush closes the rows taken so far into a segment; without rows it does
-// nothing.
-func (w *Writer) flush() error {
+// flush closes the rows taken so far into a segment; without rows it does nothing.
+// With whole, the records of a step whose last ones may be still to come are left for
+// the next time, once: a killed process then leaves whole steps.
+func (w *Writer) flush(whole bool) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	w.mu.Lock()
 	rows, err := w.rows, w.err
 	w.rows = nil
+	if n := open(rows); whole && n > 0 && rows[len(rows)-1].Step != w.held {
+		w.held = rows[len(rows)-1].Step
+		w.rows = slices.Clone(rows[len(rows)-n:])
+		rows = rows[:len(rows)-n]
+	}
 	w.mu.Unlock()
 	if err != nil || len(rows) == 0 {
 		return err
@@ -190,6 +197,18 @@ func (w *Writer) flush() error {
 		w.mergeSmall()
 	}
 	return nil
+}
+
+// open returns the number of rows at the end that are of a step with fewer records
+// than sequences so far.
+func open(rows []row) (n int) {
+	for n < len(rows) && rows[len(rows)-1-n].Step == rows[len(rows)-1].Step {
+		n++
+	}
+	if n > 0 && n >= int(rows[len(rows)-1].Batch) {
+		return 0
+	}
+	return n
 }
 
 // Resume lets a writer go on after a segment that could not be written, and returns

@@ -94,6 +94,28 @@ func TestSegmentsByTime(t *testing.T) {
 	same(t, records[:taken], read(t, dir))
 }
 
+// A tick in the middle of a step leaves its records to the next one, and those of a
+// step that stays short, whose sequences failed say, to that alone.
+func TestSegmentsOfWholeSteps(t *testing.T) {
+	dir, clock := t.TempDir(), make(manual)
+	w, err := newWriter(dir, Meta{Run: "x"}, clock, 1000, func(n string) (file, error) { return os.Create(n) })
+	require.NoError(t, err)
+	records := fakeRun(2, 1, 3, 30)
+	for _, r := range records[:8] {
+		require.NoError(t, w.Record(r))
+	}
+	clock <- time.Time{}
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, segmentName(1))); return err == nil }, 10*time.Second, time.Millisecond)
+	same(t, records[:6], read(t, dir))
+	require.NoError(t, w.Record(records[8]))
+	require.NoError(t, w.Record(records[9]))
+	clock.tick()
+	clock.tick()
+	same(t, records[:10], read(t, dir))
+	require.NoError(t, w.Close())
+	same(t, records[:10], read(t, dir))
+}
+
 func TestSegmentsByRows(t *testing.T) {
 	dir := t.TempDir()
 	w, err := newWriter(dir, Meta{Run: "x"}, nil, 10, func(n string) (file, error) { return os.Create(n) })
