@@ -134,6 +134,36 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
+// The files of a model may be replaced, emptied and removed while it is served: what
+// runs goes on with what was loaded.
+func TestServeModelReplaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "model")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for _, name := range []string{"config.json", "model.safetensors", "tokenizer.json"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "engine", "embedded", name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
+	url, log, stop := started(t, "--model", dir, "--name", "m", "--context", "256", "--no-prefix-cache")
+	text := regexp.MustCompile(`"text":"[^"]*"`)
+	ask := func() string {
+		status, answer := post(t, url+"/v1/completions", `{"prompt": "package main", "max_tokens": 20, "ignore_eos": true, "temperature": 0}`)
+		require.Equal(t, 200, status, answer)
+		return text.FindString(answer)
+	}
+	before := ask()
+	require.NotEmpty(t, before)
+	weights := filepath.Join(dir, "model.safetensors")
+	require.NoError(t, os.Truncate(weights, 100))
+	require.Equal(t, before, ask())
+	require.NoError(t, os.WriteFile(weights+".new", []byte("other weights"), 0o644))
+	require.NoError(t, os.Rename(weights+".new", weights))
+	require.Equal(t, before, ask())
+	require.NoError(t, os.RemoveAll(dir))
+	require.Equal(t, before, ask())
+	require.Equal(t, exitFine, stop(), log.String())
+}
+
 // bench serve asks all requests, without an error or anything left.
 func TestBenchServe(t *testing.T) {
 	var out, errs strings.Builder

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -180,6 +181,17 @@ func TestSlowReader(t *testing.T) {
 	<-done
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
+	// The other answer was in every step from its first to its last: it waited for
+	// nobody.
+	last, steps := int64(-1), 0
+	for _, rec := range r.log.records {
+		if strings.TrimSuffix(rec.Request[strings.LastIndex(rec.Request, "/")+1:], "-0") == strings.TrimPrefix(other["id"].(string), "cmpl-") {
+			require.True(t, last < 0 || rec.Step == last+1, "step %d after step %d", rec.Step, last)
+			last = rec.Step
+			steps++
+		}
+	}
+	require.Positive(t, steps)
 	cut := 0
 	for _, e := range r.log.ended {
 		if e.Finish == engine.FinishCancel {

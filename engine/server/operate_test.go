@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -298,4 +300,20 @@ func TestTimeouts(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// A clock that jumps, forwards and back, changes no answer and leaves the metrics
+// numbers.
+func TestClockJumps(t *testing.T) {
+	q := js{"prompt": code, "max_tokens": 40, "ignore_eos": true, "temperature": 0.7, "seed": 4}
+	want := textOf(newRig(t, options{}).ask("/v1/completions", q))
+	var now atomic.Int64
+	jumps := rand.New(rand.NewPCG(1, 2))
+	r := newRig(t, options{engine: engine.Config{Now: func() int64 { return now.Add(jumps.Int64N(int64(2*time.Hour)) - int64(time.Hour)) }}})
+	for range 3 {
+		require.Equal(t, want, textOf(r.ask("/v1/completions", q)))
+	}
+	_, text, _ := r.do("GET", "/metrics", nil)
+	require.NotContains(t, string(text), "NaN")
+	require.True(t, containsLine(text, `vllm:request_success_total{engine="0",finished_reason="length",model_name="embedded"} 3`))
 }

@@ -63,7 +63,7 @@ assert json.loads(call.function.arguments)["key"] in ("a", "b")
 for wrong, error in (
     ({"model": "other", "prompt": "a"}, openai.NotFoundError),
     ({"model": model, "prompt": "a", "temperature": -1}, openai.BadRequestError),
-    ({"model": model, "prompt": "a", "best_of": 4}, openai.BadRequestError),
+    ({"model": model, "prompt": "a", "suffix": "b"}, openai.BadRequestError),
 ):
     try:
         client.completions.create(**wrong)

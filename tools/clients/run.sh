@@ -4,6 +4,7 @@
 #
 #   PYTHON=python3 with the package openai, node with openai (NODE_PATH), go,
 #   VLLM=vllm (vLLM's own load tool, vllm bench serve)
+#   INSTALL=1 installs the packages for Python and Node in a directory of its own
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -20,6 +21,12 @@ for _ in $(seq 1 100); do
 done
 
 python=${PYTHON:-python3}
+if [ -n "${INSTALL:-}" ]; then
+	"$python" -m venv "$work/venv"
+	python=$work/venv/bin/python
+	"$python" -m pip install --quiet openai
+	(cd "$work" && npm install --silent --no-audit --no-fund openai)
+fi
 if "$python" -c 'import openai' 2>/dev/null; then
 	"$python" "$here/openai_python.py" "$url"
 else
