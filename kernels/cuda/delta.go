@@ -61,7 +61,7 @@ func (q *queue) Delta(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch, 
 		}
 		a.chunk = int32(chunk)
 		heads, jobs := 2*s.KHeads+s.VHeads, s.VHeads+s.KHeads+ceil(channels(g), deltaKeep)
-		most := scratchBytes / (4 * (channels(g) + s.VHeads))
+		most := max(1, int(q.scratch.bytes)/(4*(channels(g)+s.VHeads)))
 		for from := 0; from < b.Rows && q.bad == nil; from += most {
 			rows := min(most, b.Rows-from)
 			a.first, a.rows = int32(from), int32(rows)

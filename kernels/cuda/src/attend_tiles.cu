@@ -35,6 +35,13 @@ INLINE float power2(float x) {
 	return y;
 }
 
+// pair rounds two numbers to BF16, lo first.
+INLINE u32 pair(float lo, float hi) {
+	u32 y;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(hi), "f"(lo));
+	return y;
+}
+
 // Fold is a row's softmax over several splits.
 struct Fold { float old, now; };
 
@@ -226,14 +233,27 @@ template <int DIM, int MT> INLINE void load_tile(const AttendArgs& a, const Item
 	enum { CHUNKS = DIM / 8 };
 	u16 *k = m.keys(a, tile), *v = m.values(a, tile);
 	if (page < 0 && threadIdx.x == 0) fail(a.e, FAULT_PAGE, t.s.off, tile * TILE, a.slot_pages);
-	const i32 c = threadIdx.x % CHUNKS * 8;
-#pragma unroll 4
-	for (i32 key = threadIdx.x / CHUNKS; key < TILE; key += THREADS / CHUNKS) {
-		const i32 j = tile * TILE + key;
+	const i32 c = threadIdx.x % CHUNKS * 8, key0 = threadIdx.x / CHUNKS, first = tile * TILE;
+	enum { PITCH = Tile<DIM, MT>::PITCH, STEP = THREADS / CHUNKS };
+	k += key0 * PITCH + c, v += key0 * PITCH + c;
+	if (page >= 0 && first >= a.first && first + TILE - 1 <= (t.tree ? t.s.start - 1 : hi) && a.dim == DIM) {
+		// All of the page, row after row.
+		const u64 from = (((u64)page * PAGE + key0) * a.kv_heads + t.kvh) * DIM + c, step = (u64)STEP * a.kv_heads * DIM;
+		const u16 *keys = a.keys + from, *values = a.values + from;
+#pragma unroll
+		for (int i = 0; i < TILE / STEP; i++, keys += step, values += step) {
+			fetch(k + i * STEP * PITCH, keys, true);
+			fetch(v + i * STEP * PITCH, values, true);
+		}
+		return;
+	}
+#pragma unroll 1
+	for (i32 key = key0; key < TILE; key += STEP, k += STEP * PITCH, v += STEP * PITCH) {
+		const i32 j = first + key;
 		const long long at = j <= hi && c < a.dim ? place_of(a, t, m, j, page) : -1;
 		const u64 from = at < 0 ? 0 : at * a.dim + c;
-		fetch(k + key * Tile<DIM, MT>::PITCH + c, a.keys + from, at >= 0);
-		fetch(v + key * Tile<DIM, MT>::PITCH + c, a.values + from, at >= 0);
+		fetch(k, a.keys + from, at >= 0);
+		fetch(v, a.values + from, at >= 0);
 	}
 }
 
@@ -261,9 +281,9 @@ template <int DIM, int MT> struct Rows {
 };
 
 // walk_tile weighs a tile of keys: P lies in shared memory then, and rows are rescaled.
-// The queries of a single 16 rows lie in registers.
+// The queries of a single 16 rows lie in registers. all: every row sees every key.
 template <int DIM, int MT>
-INLINE void walk_tile(const AttendArgs& a, const Tile<DIM, MT>& m, Rows<DIM, MT>& x, const u32 (*queries)[4], i32 tile, const i32 (*pos)[2], const i32* const (*mask)[2]) {
+INLINE void walk_tile(const AttendArgs& a, const Tile<DIM, MT>& m, Rows<DIM, MT>& x, const u32 (*queries)[4], i32 tile, bool all, const i32 (*pos)[2], const i32* const (*mask)[2]) {
 	typedef Tile<DIM, MT> T;
 	const i32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
 	const u16* k = m.keys(a, tile);
@@ -288,14 +308,18 @@ INLINE void walk_tile(const AttendArgs& a, const Tile<DIM, MT>& m, Rows<DIM, MT>
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
 			float top = -INF;
-			const u32 seen = mask[r][h] ? mask[r][h][j0 / 32] >> j0 % 32 : ~0u;
 #pragma unroll
-			for (int c = 0; c < 4; c++) {
-				const i32 in = c / 2 * 8 + 2 * t + c % 2;
-				float& y = s[r][c / 2][2 * h + c % 2];
-				y = j0 + in <= pos[r][h] && j0 + in >= a.first && (seen >> in & 1) ? y * unit : -INF;
-				top = fmaxf(top, y);
+			for (int c = 0; c < 4; c++) s[r][c / 2][2 * h + c % 2] *= unit;
+			if (!all) {
+				const u32 seen = mask[r][h] ? mask[r][h][j0 / 32] >> j0 % 32 : ~0u;
+#pragma unroll
+				for (int c = 0; c < 4; c++) {
+					const i32 in = c / 2 * 8 + 2 * t + c % 2;
+					if (j0 + in > pos[r][h] || j0 + in < a.first || !(seen >> in & 1)) s[r][c / 2][2 * h + c % 2] = -INF;
+				}
 			}
+#pragma unroll
+			for (int c = 0; c < 4; c++) top = fmaxf(top, s[r][c / 2][2 * h + c % 2]);
 			top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
 			top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
 			if (t == 0) m.top[warp * T::ROWS + 16 * r + 8 * h + g] = top;
@@ -316,7 +340,7 @@ INLINE void walk_tile(const AttendArgs& a, const Tile<DIM, MT>& m, Rows<DIM, MT>
 			u16* p = m.p + (16 * r + 8 * h + g) * TILE_PITCH + 16 * warp + 2 * t;
 #pragma unroll
 			for (int n = 0; n < 2; n++)
-				*(u32*)(p + 8 * n) = f2bf(power2(s[r][n][2 * h] - base)) | (u32)f2bf(power2(s[r][n][2 * h + 1] - base)) << 16;
+				*(u32*)(p + 8 * n) = pair(power2(s[r][n][2 * h] - base), power2(s[r][n][2 * h + 1] - base));
 		}
 		x.scale(r, old[0], old[1]);
 	}
@@ -503,7 +527,7 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 		}
 	}
 	// Keys from open on are not those of all rows.
-	const i32 least = position(a, t, t.first), hi = position(a, t, t.last), open = a.chosen.p ? 0 : hi > least ? least : hi;
+	const i32 hi = position(a, t, t.last), open = a.chosen.p ? 0 : position(a, t, t.first) + 1;
 	__syncthreads();
 	i32 lo = a.first, end = hi + 1;
 	if (t.splits > 0) {
@@ -537,9 +561,10 @@ template <int DIM, int MT> INLINE void attend_item(const AttendArgs& a, const It
 #pragma unroll
 			for (int j = 0; j < DIM / 16; j++) load4(queries[MT == 1 ? j : 0], m.q + (lane & 15) * PITCH + 16 * j + (lane >> 4) * 8);
 		}
-		walk_tile(a, m, x, queries, i, pos, mask);
+		const bool plain = (i + 1) * TILE <= open;
+		walk_tile(a, m, x, queries, i, plain && i * TILE >= a.first, pos, mask);
 		__syncthreads();
-		if ((i + 1) * TILE <= open || !odd_values<DIM, MT>(m.values(a, i))) {
+		if (plain || t.first == t.last && !a.chosen.p || !odd_values<DIM, MT>(m.values(a, i))) {
 			add_values<1>(m, x, m.values(a, i), true, [](int, int) { return true; });
 		} else {
 #pragma unroll 1

@@ -103,13 +103,10 @@ struct Span { i32 index, slot, start, len, off, row, pos; };
 // out of range; the latter is a fault.
 INLINE bool span_at(const Env& e, const Batch& b, i32 slots, i32 s, Span& o) {
 	o.index = s;
-	o.len = b.len.at(s);
-	if (o.len == 0) return false;
-	o.slot = b.seq.at(s);
-	o.start = b.start.at(s);
-	o.off = b.off.at(s);
+	o.len = b.len.at(s), o.slot = b.seq.at(s), o.start = b.start.at(s), o.off = b.off.at(s);
 	o.row = 0;
 	o.pos = o.start;
+	if (o.len == 0) return false;
 	if (o.slot < 0 || o.slot >= slots) {
 		fail(e, FAULT_SLOT, s, o.slot, slots);
 		return false;
@@ -132,17 +129,30 @@ INLINE i32 parent_of(const Env& e, const Batch& b, const Span& s, i32 i) {
 	return p;
 }
 
+// Row is what the tables say of a row, all read at once: also the position in front of
+// it, which is its parent's in a chain.
+struct Row {
+	i32 span, parent, pos, before;
+	__device__ __forceinline__ Row(const Batch& b, i32 r) : span(b.span.at(r)), parent(b.parent.at(r)), pos(b.pos.at(r)), before(b.pos.at(max(r - 1, 0))) {}
+};
+
 // row_of moves o to its row i; false, and a fault, if the row does not say that
 // it is the span's or is not at the position behind its parent's.
-INLINE bool row_of(const Env& e, const Batch& b, Span& o, i32 i) {
-	const i32 r = o.off + i, p = parent_of(e, b, o, i);
+INLINE bool row_of(const Env& e, const Batch& b, Span& o, i32 i, const Row& row) {
+	const i32 r = o.off + i;
+	i32 p = row.parent;
+	if (p < -1 || p >= i) {
+		fail(e, FAULT_PARENT, r, p, i);
+		p = -1;
+	}
 	o.row = i;
-	o.pos = b.pos.at(r);
-	if (b.span.at(r) != o.index) {
+	o.pos = row.pos;
+	if (row.span != o.index) {
 		fail(e, FAULT_ROWS, o.index, o.off, o.len);
 		return false;
 	}
-	if (o.pos != (p < 0 ? o.start : b.pos.at(o.off + p) + 1) || o.pos > o.start + i) {
+	const i32 parent = p < 0 ? o.start - 1 : p == i - 1 ? row.before : b.pos.at(o.off + p);
+	if (o.pos != parent + 1 || o.pos > o.start + i) {
 		fail(e, FAULT_POS, r, o.pos, o.start);
 		return false;
 	}
@@ -151,18 +161,20 @@ INLINE bool row_of(const Env& e, const Batch& b, Span& o, i32 i) {
 
 // span_of reads the span of row r; false if the row is idle.
 INLINE bool span_of(const Env& e, const Batch& b, i32 slots, i32 r, Span& o) {
-	i32 s = b.span.at(r);
+	const Row row(b, r);
+	const i32 s = row.span;
 	if (s < 0) return false;
 	if (s >= b.spans || !span_at(e, b, slots, s, o) || r < o.off || r >= o.off + o.len) {
 		fail(e, FAULT_ROWS, s, r, 1);
 		return false;
 	}
-	return row_of(e, b, o, r - o.off);
+	return row_of(e, b, o, r - o.off, row);
 }
 
 // is_tree reports to all threads of the block whether a span branches. Spans of
 // more than WINDOW rows are chains.
 INLINE bool is_tree(const Env& e, const Batch& b, const Span& s) {
+	if (s.len == 1) return false;
 	bool odd = false;
 	if (s.len <= WINDOW && (i32)threadIdx.x < s.len) odd = parent_of(e, b, s, threadIdx.x) != (i32)threadIdx.x - 1;
 	return __syncthreads_or(odd);

@@ -49,21 +49,21 @@ INLINE i32 end_of(const DeltaArgs& a, const Span& s) { return min(s.len, a.first
 enum { FROM_RING = -1, ZERO = -2 };
 
 // Where the inputs of a row's convolution come from: src[m] is the batch row m
-// positions before, or the slot's ring, or zero.
-INLINE void sources(const DeltaArgs& a, const Span& s, i32* src) {
-	i32 i = s.row;
-	src[0] = s.off + i;
-	for (i32 m = 1; m < a.taps_n; m++) {
-		i32 p = s.pos - m;
-		if (p < 0) {
-			src[m] = ZERO;
-		} else if (p < s.start) {
-			src[m] = FROM_RING;
-		} else {
-			i = max(parent_of(a.e, a.b, s, i), 0);
-			src[m] = s.off + i;
+// positions before, or the slot's ring, or zero. By one warp; lane m reads what in a
+// chain is the parent m rows up.
+INLINE void sources(const DeltaArgs& a, const Span& s, i32* src, i32 lane) {
+	const bool chain = lane >= a.taps_n || lane > s.row || a.b.parent.at(s.off + s.row - lane) == s.row - lane - 1;
+	const bool whole = __ballot_sync(~0u, chain) == ~0u;
+	if (lane == 0) {
+		i32 i = s.row;
+		src[0] = s.off + i;
+		for (i32 m = 1; m < a.taps_n; m++) {
+			const i32 p = s.pos - m;
+			if (p >= s.start) i = whole ? i - 1 : max(parent_of(a.e, a.b, s, i), 0);
+			src[m] = p < 0 ? ZERO : p < s.start ? FROM_RING : s.off + i;
 		}
 	}
+	__syncwarp();
 }
 
 // convolve returns one channel of a row after convolution and SiLU.
@@ -97,8 +97,7 @@ KERNEL(delta_prepare, DeltaArgs) {
 	const i32 at = h < keyed ? h * n : keyed * a.k_dim + (h - keyed) * n;
 	Span s;
 	if (h >= keyed + a.v_heads || !span_of(a.e, a.b, a.slots, r, s)) return;
-	if (lane == 0) sources(a, s, srcs[warp]);
-	__syncwarp();
+	sources(a, s, srcs[warp], lane);
 	float* x = bufs[warp];
 #pragma unroll 4
 	for (i32 i = lane; i < n; i += 32) x[i] = convolve(a, s, s.pos, srcs[warp], channels, at + i);
@@ -345,51 +344,60 @@ KERNEL(delta, DeltaArgs) {
 	const Head d(a, shared);
 	Span s;
 	if (!span_at(a.e, a.b, a.slots, blockIdx.y, s)) return;
-	if (s.start != a.length[s.slot]) {
-		if (tid == 0) fail(a.e, FAULT_START, s.index, s.start, a.length[s.slot]);
-		return;
-	}
-	const i32 begin = max(0, a.first - s.off), end = end_of(a, s);
+	const i32 begin = max(0, a.first - s.off), end = end_of(a, s), committed = a.length[s.slot];
 	if (begin >= end) return;
-	const bool tree = is_tree(a.e, a.b, s);
 	float* const state = a.state + s.slot * a.slot_state + (u64)h * kd * vd + c0;
 	float* const u_rec = a.u_rec + s.slot * a.slot_rec + (u64)h * a.ring * vd + c0;
 	const float* const k_rec = a.k_rec + s.slot * a.slot_rec + kh * kd;
 	const float* const g_rec = a.g_rec + s.slot * a.slot_rec + (u64)h * a.ring;
-	// Records of the open window, and of a tree's rows in front.
+	// Records of the open window, and of a tree's rows in front. They are asked for before
+	// anything is waited for.
+	bool tree = begin > 0 && is_tree(a.e, a.b, s);
 	const i32 from = (tree ? s.start : s.start + begin) / WINDOW * WINDOW, before = s.start + begin - from;
+	const auto load_state = [&](i32 border) {
+		const float* S = state + border / WINDOW % 2 * a.half_state;
+		if (border > 0) load(d.kd, COLS, cols, [&](i32 j) { return Copy{d.S + j * COLS, S + (u64)min(j, kd - 1) * vd}; });
+	};
+	load_state(from);
 	load(before, d.kd, kd, [&](i32 j) { return Copy{d.keys + (from + j) % a.ring * d.pitch, k_rec + (u64)((from + j) % a.ring) * k_all}; });
 	load(before, COLS, cols, [&](i32 j) { return Copy{d.us + (from + j) % a.ring * COLS, u_rec + (u64)((from + j) % a.ring) * vd}; });
 	for (i32 j = tid; j < before; j += THREADS) g[(from + j) % a.ring] = g_rec[(from + j) % a.ring];
 	const float rate = -expf(a.a_log[h]), bias = a.dt_bias[h];
-	i32 held = -1, m; // held: the border whose state S is
+	if (begin == 0) tree = is_tree(a.e, a.b, s);
+	if (s.start != committed) {
+		if (tid == 0) fail(a.e, FAULT_START, s.index, s.start, committed);
+		await_loads<0>();
+		return;
+	}
+	i32 held = from, m; // held: the border whose state S is
 	for (i32 i = begin; i < end; i += m) {
 		m = tree ? 1 : min(min(a.chunk, end - i), WINDOW - (s.start + i) % WINDOW);
-		bool right = true;
-		if (tid < m) {
-			Span t = s;
-			right = row_of(a.e, a.b, t, i + tid);
-			const u16* x = a.proj.row(s.off + i + tid) + channels + a.v_heads * vd;
-			betas[tid] = sigmoid(bf2f(x[h]));
-			rates[tid] = rate * softplus(bf2f(x[a.v_heads + h]) + bias);
-		}
-		if (!__syncthreads_and(right)) return;
-		s.row = i, s.pos = tree ? a.b.pos.at(s.off + i) : s.start + i;
-		const i32 base = s.pos / WINDOW * WINDOW, n = s.pos - base;
-		// A row of a tree beyond a border has a state of its own, folded along
-		// its path; all others read the border's.
-		const bool own = tree && base > s.start;
-		const i32 border = own ? base - WINDOW : base;
-		if (held != border && border > 0) {
-			const float* S = state + border / WINDOW % 2 * a.half_state;
-			load(d.kd, COLS, cols, [&](i32 j) { return Copy{d.S + j * COLS, S + (u64)min(j, kd - 1) * vd}; });
-		}
-		held = border;
 		const float* const in = work_of(a, s.off + i);
 		const u64 row = channels + a.v_heads;
 		load(m, d.kd, kd, [&](i32 r) { return Copy{d.q + r * d.pitch, in + r * row + kh * kd}; });
 		load(m, d.kd, kd, [&](i32 r) { return Copy{d.keys + (s.start + i + r) % a.ring * d.pitch, in + r * row + k_all + kh * kd}; });
 		load(m, COLS, cols, [&](i32 r) { return Copy{d.rest + r * COLS, in + r * row + 2 * k_all + h * vd + c0}; });
+		bool right = true;
+		if (tid < m) {
+			const u16* x = a.proj.row(s.off + i + tid) + channels + a.v_heads * vd;
+			const float beta = bf2f(x[h]), step = bf2f(x[a.v_heads + h]);
+			Span t = s;
+			right = row_of(a.e, a.b, t, i + tid, Row(a.b, s.off + i + tid));
+			betas[tid] = sigmoid(beta);
+			rates[tid] = rate * softplus(step + bias);
+		}
+		s.row = i, s.pos = tree ? a.b.pos.at(s.off + i) : s.start + i;
+		if (!__syncthreads_and(right)) {
+			await_loads<0>();
+			return;
+		}
+		const i32 base = s.pos / WINDOW * WINDOW, n = s.pos - base;
+		// A row of a tree beyond a border has a state of its own, folded along
+		// its path; all others read the border's.
+		const bool own = tree && base > s.start;
+		const i32 border = own ? base - WINDOW : base;
+		if (held != border) load_state(border);
+		held = border;
 		commit_loads();
 		records(a, s, tree, rec, last);
 		for (i32 r = tid; r < m; r += THREADS) rec[n + r] = (s.start + i + r) % a.ring;
