@@ -69,7 +69,11 @@ func (q *queue) Attend(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch,
 		q.launch(kAttendAppend, b.Rows, ceil(heads, threads/32), 0)
 		if tiled {
 			q.launch(t.kernel, t.blocks*q.be.dev.Multiprocessors, 1, t.shared)
-			q.launch(kAttendFold, b.Rows, s.QHeads, 0)
+			parts := s.QHeads * ceil(s.HeadDim, foldChannels)
+			if b.Rows*parts > foldBlocks {
+				parts = s.KVHeads
+			}
+			q.launch(kAttendFold, b.Rows, parts, 0)
 		} else {
 			q.launch(kAttend, b.Rows, s.QHeads, 0)
 		}

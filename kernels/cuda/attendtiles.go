@@ -23,6 +23,13 @@ var tileForms = []struct {
 // keyTile is TILE: the keys of a tile.
 const keyTile = 64
 
+// foldChannels is FOLD, the channels that attend_fold takes at a time; beyond foldBlocks
+// blocks, each takes several.
+const (
+	foldChannels = 32
+	foldBlocks   = 4096
+)
+
 // tileShared is the shared memory of a form with a number of stages.
 func tileShared(dim, rows, stages, spans int) int {
 	pitch := dim + 8

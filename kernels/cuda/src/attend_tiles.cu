@@ -428,53 +428,67 @@ template <int DIM, int MT> INLINE void leave(const AttendArgs& a, const Item& t,
 	x.clear();
 }
 
-// Folds the splits of rows that were cut: grid (rows, query heads).
-KERNEL(attend_fold, AttendArgs) {
+enum { FOLD = 32 }; // channels that are folded at a time
+
+// fold_part folds channels c0 to c0+FOLD-1 of a head of a row, whose parts begin at first.
+// Weights are what fold gives, for as many splits at a time as there are threads.
+INLINE void fold_part(const AttendArgs& a, i32 r, i32 h, i32 c0, const float* first, i32 splits, i32 row) {
+	__shared__ __align__(16) float y[THREADS][FOLD];
 	__shared__ Fold weights[THREADS];
 	__shared__ float sums[THREADS], tops[WARPS];
-	const i32 r = blockIdx.x, h = blockIdx.y, each = a.q_heads / a.kv_heads;
+	const i32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+	float m = -INF, l = 0, o = 0;
+	for (i32 s0 = 0; s0 < splits; s0 += THREADS) {
+		const i32 n = min((i32)THREADS, splits - s0);
+		__syncthreads();
+		for (i32 i = tid / (FOLD / 4); i < n; i += THREADS / (FOLD / 4)) {
+			const i32 c = tid % (FOLD / 4) * 4;
+			fetch(y[i] + c, first + (u64)(s0 + i) * a.part_floats + row * a.tile_dim + c0 + c, true);
+		}
+		commit_loads();
+		const float* own = first + (u64)(s0 + min(tid, n - 1)) * a.part_floats + a.tile_rows * a.tile_dim + row;
+		const float top = tid < n ? own[0] : -INF, sum = own[a.tile_rows];
+		float most = top;
+#pragma unroll
+		for (int w = 1; w < 32; w *= 2) {
+			const float v = __shfl_up_sync(~0u, most, w);
+			if (lane >= w) most = fmaxf(most, v);
+		}
+		if (lane == 31) tops[warp] = most;
+		__syncthreads();
+		const float before = __shfl_up_sync(~0u, most, 1);
+		float upto = m;
+		for (i32 w = 0; w < warp; w++) upto = fmaxf(upto, tops[w]);
+		if (lane > 0) upto = fmaxf(upto, before);
+		weights[tid] = fold(upto, top);
+		sums[tid] = sum;
+		for (i32 w = 0; w < WARPS; w++) m = fmaxf(m, tops[w]);
+		await_loads<0>();
+		__syncthreads();
+		if (tid >= FOLD) continue;
+#pragma unroll 8
+		for (i32 i = 0; i < n; i++) {
+			const Fold f = weights[i];
+			l = fmaf(l, f.old, sums[i] * f.now);
+			o = fmaf(o, f.old, y[i][tid] * f.now);
+		}
+	}
+	if (tid < FOLD) put(a, r, h, c0 + tid, o, l);
+}
+
+// Folds the splits of rows that were cut: grid (rows, ..), whose blocks share the heads
+// and channels.
+KERNEL(attend_fold, AttendArgs) {
+	const i32 r = blockIdx.x, each = a.q_heads / a.kv_heads, parts = (a.dim + FOLD - 1) / FOLD;
 	Span s;
 	if (!span_of(a.e, a.b, a.slots, r, s)) return;
-	const i32 info = a.plan[2 * s.index], splits = info & ~TREE;
+	const i32 info = a.plan[2 * s.index], begin = a.plan[2 * s.index + 1], splits = info & ~TREE;
 	if (splits == 0) return;
-	const i32 at = s.row * each + h % each, row = info & TREE ? h % each : at % a.tile_rows, group = info & TREE ? s.row : at / a.tile_rows;
-	const i32 slot = a.plan[2 * s.index + 1] + (group * a.kv_heads + h / each) * splits;
-	const float* first = a.parts + (u64)slot * a.part_floats;
-	const i32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
-	for (i32 c0 = 0; c0 < a.dim; c0 += THREADS) {
-		const i32 c = min(c0 + tid, a.dim - 1);
-		float m = -INF, l = 0, o = 0;
-		for (i32 s0 = 0; s0 < splits; s0 += THREADS) {
-			// What fold does, for as many splits at a time as there are threads.
-			const i32 n = min((i32)THREADS, splits - s0);
-			const float* own = first + (u64)(s0 + min(tid, n - 1)) * a.part_floats + a.tile_rows * a.tile_dim + row;
-			const float top = tid < n ? own[0] : -INF, sum = own[a.tile_rows];
-			float most = top;
-#pragma unroll
-			for (int w = 1; w < 32; w *= 2) {
-				const float v = __shfl_up_sync(~0u, most, w);
-				if (lane >= w) most = fmaxf(most, v);
-			}
-			__syncthreads();
-			if (lane == 31) tops[warp] = most;
-			__syncthreads();
-			const float before = __shfl_up_sync(~0u, most, 1);
-			float upto = m;
-			for (i32 w = 0; w < warp; w++) upto = fmaxf(upto, tops[w]);
-			if (lane > 0) upto = fmaxf(upto, before);
-			weights[tid] = fold(upto, top);
-			sums[tid] = sum;
-			for (i32 w = 0; w < WARPS; w++) m = fmaxf(m, tops[w]);
-			__syncthreads();
-			const float* from = first + (u64)s0 * a.part_floats + row * a.tile_dim + c;
-#pragma unroll 16
-			for (i32 i = 0; i < n; i++) {
-				const Fold f = weights[i];
-				l = fmaf(l, f.old, sums[i] * f.now);
-				o = fmaf(o, f.old, from[(u64)i * a.part_floats] * f.now);
-			}
-		}
-		if (c0 + tid < a.dim) put(a, r, h, c, o, l);
+	for (i32 i = blockIdx.y; i < a.q_heads * parts; i += gridDim.y) {
+		const i32 h = i / parts, at = s.row * each + h % each;
+		const i32 row = info & TREE ? h % each : at % a.tile_rows, group = info & TREE ? s.row : at / a.tile_rows;
+		const i32 slot = begin + (group * a.kv_heads + h / each) * splits;
+		fold_part(a, r, h, i % parts * FOLD, a.parts + (u64)slot * a.part_floats, splits, row);
 	}
 }
 

@@ -46,36 +46,32 @@ INLINE float* work_of(const DeltaArgs& a, i32 r) { return a.work + (u64)(r - a.f
 // end_of is the end of a span's rows among those of this launch.
 INLINE i32 end_of(const DeltaArgs& a, const Span& s) { return min(s.len, a.first + a.rows - s.off); }
 
-enum { FROM_RING = -1, ZERO = -2 };
+// Source is where a tap of a row's convolution reads: a row of the batch, the slot's ring,
+// or nothing.
+typedef const u16* Source;
 
-// Where the inputs of a row's convolution come from: src[m] is the batch row m
-// positions before, or the slot's ring, or zero. By one warp; lane m reads what in a
-// chain is the parent m rows up.
-INLINE void sources(const DeltaArgs& a, const Span& s, i32* src, i32 lane) {
+// sources finds those of a row, by one warp: src[m] is m rows up. Lane m reads what in a
+// chain is the parent of the row m rows up.
+INLINE void sources(const DeltaArgs& a, const Span& s, i32 channels, Source* src, i32 lane) {
 	const bool chain = lane >= a.taps_n || lane > s.row || a.b.parent.at(s.off + s.row - lane) == s.row - lane - 1;
 	const bool whole = __ballot_sync(~0u, chain) == ~0u;
-	if (lane == 0) {
+	if (lane < a.taps_n) {
+		const i32 p = s.pos - lane;
 		i32 i = s.row;
-		src[0] = s.off + i;
-		for (i32 m = 1; m < a.taps_n; m++) {
-			const i32 p = s.pos - m;
-			if (p >= s.start) i = whole ? i - 1 : max(parent_of(a.e, a.b, s, i), 0);
-			src[m] = p < 0 ? ZERO : p < s.start ? FROM_RING : s.off + i;
-		}
+		for (i32 m = 0; m < lane && p >= s.start; m++) i = whole ? i - 1 : max(parent_of(a.e, a.b, s, i), 0);
+		src[lane] = p < 0 ? nullptr : p >= s.start ? a.proj.row(s.off + i) : a.conv + s.slot * a.slot_conv + (u64)(p % a.conv_ring) * channels;
 	}
 	__syncwarp();
 }
 
 // convolve returns one channel of a row after convolution and SiLU.
-INLINE float convolve(const DeltaArgs& a, const Span& s, i32 pos, const i32* src, i32 channels, i32 ch) {
+INLINE float convolve(const DeltaArgs& a, const Source* src, i32 ch) {
+	const float* taps = a.taps + (u64)ch * a.taps_n;
 	float acc = 0;
 #pragma unroll 4
 	for (i32 j = 0; j < a.taps_n; j++) {
-		const i32 m = a.taps_n - 1 - j, from = src[m];
-		const u16* ring = a.conv + s.slot * a.slot_conv + (u64)((pos - m + MAX_TAPS * a.conv_ring) % a.conv_ring) * channels;
-		const u16* x = from >= 0 ? a.proj.row(from) : ring;
-		const float v = bf2f(x[ch]);
-		acc = fmaf(a.taps[(u64)ch * a.taps_n + j], from == ZERO ? 0.0f : v, acc);
+		const Source x = src[a.taps_n - 1 - j];
+		acc = fmaf(taps[j], x ? bf2f(x[ch]) : 0.0f, acc);
 	}
 	return silu(acc);
 }
@@ -90,17 +86,17 @@ INLINE void unit(float* x, i32 n, float scale, i32 lane) {
 
 // Convolution, SiLU and, of q and k, the norm: grid (rows, heads / WARPS).
 KERNEL(delta_prepare, DeltaArgs) {
-	__shared__ i32 srcs[WARPS][MAX_TAPS];
+	__shared__ Source srcs[WARPS][MAX_TAPS];
 	__shared__ float bufs[WARPS][MAX_DIM];
 	const i32 r = a.first + blockIdx.x, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, h = blockIdx.y * WARPS + warp;
 	const i32 keyed = 2 * a.k_heads, n = h < keyed ? a.k_dim : a.v_dim, channels = channels_of(a);
 	const i32 at = h < keyed ? h * n : keyed * a.k_dim + (h - keyed) * n;
 	Span s;
 	if (h >= keyed + a.v_heads || !span_of(a.e, a.b, a.slots, r, s)) return;
-	sources(a, s, srcs[warp], lane);
+	sources(a, s, channels, srcs[warp], lane);
 	float* x = bufs[warp];
 #pragma unroll 4
-	for (i32 i = lane; i < n; i += 32) x[i] = convolve(a, s, s.pos, srcs[warp], channels, at + i);
+	for (i32 i = lane; i < n; i += 32) x[i] = convolve(a, srcs[warp], at + i);
 	if (h < keyed) unit(x, n, h < a.k_heads ? a.q_scale : 1.0f, lane);
 	float* to = work_of(a, r) + at;
 	for (i32 i = lane; i < n; i += 32) to[i] = x[i];
@@ -151,19 +147,33 @@ struct Head {
 
 struct Copy { float* to; const float* from; };
 
-// load starts the copy of rows of n floats, of which there are have, to shared memory.
-template <class F> INLINE void load(i32 rows, i32 n, i32 have, F at) {
-	for (i32 i = threadIdx.x; i < rows * (n / 4); i += THREADS) {
-		const i32 c = i % (n / 4) * 4;
-		const Copy p = at(i / (n / 4));
-		if (have % 4 == 0 && at_once(p.from)) {
-			fetch(p.to + c, c < have ? p.from + c : p.from, c < have);
-			continue;
-		}
+// copy4 starts the copy of floats c to c+3 of a row, of which there are have, to shared
+// memory.
+INLINE void copy4(const Copy& p, i32 c, i32 have) {
+	if (have % 4 == 0 && at_once(p.from)) {
+		fetch(p.to + c, c < have ? p.from + c : p.from, c < have);
+		return;
+	}
 #pragma unroll
-		for (i32 j = c; j < c + 4; j++) p.to[j] = j < have ? p.from[j] : 0.0f;
+	for (i32 j = c; j < c + 4; j++) p.to[j] = j < have ? p.from[j] : 0.0f;
+}
+
+// load_keys copies rows as wide as keys, a warp each; load_columns rows of COLS.
+template <class F> INLINE void load_keys(i32 rows, i32 wide, i32 have, F at) {
+	for (i32 j = threadIdx.x / 32; j < rows; j += WARPS) {
+		const Copy p = at(j);
+		for (i32 c = threadIdx.x % 32 * 4; c < wide; c += 128) copy4(p, c, have);
 	}
 }
+
+template <class F> INLINE void load_columns(i32 rows, i32 have, F at) {
+	for (i32 j = threadIdx.x / (COLS / 4); j < rows; j += THREADS / (COLS / 4)) copy4(at(j), threadIdx.x % (COLS / 4) * 4, have);
+}
+
+// wrap takes an index below twice the ring into it.
+INLINE i32 wrap(i32 i, i32 ring) { return i < ring ? i : i - ring; }
+
+INLINE float part(float4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
 INLINE float chain(float4 x, float4 y, float s) { return fmaf(x.w, y.w, fmaf(x.z, y.z, fmaf(x.y, y.y, fmaf(x.x, y.x, s)))); }
 
@@ -186,7 +196,7 @@ INLINE void fold(const DeltaArgs& a, const Head& d, const i32* rec, const float*
 #pragma unroll
 			for (int x = 0; x < 4; x++) w[i][x] = zero || j0 + i >= d.kd ? 0.0f : fade * d.S[(j0 + i) * COLS + c + x];
 		}
-#pragma unroll 2
+#pragma unroll 4
 		for (i32 t = 0; t < WINDOW; t++) {
 			const float4 u4 = *(const float4*)(d.us + rec[t] * COLS + c);
 			const float u[4] = {u4.x, u4.y, u4.z, u4.w}, e = decay[t];
@@ -239,12 +249,16 @@ INLINE void with_state(const Head& d, const i32* rec, const float* fades, i32 m)
 	if (r >= m) return;
 	const float *k = d.keys + rec[r] * d.pitch, *q = d.q + r * d.pitch;
 	float sk[4] = {}, sq[4] = {};
-#pragma unroll 4
-	for (i32 j = 0; j < d.kd; j++) {
-		const float4 w4 = *(const float4*)(d.S + j * COLS + c);
-		const float w[4] = {w4.x, w4.y, w4.z, w4.w}, kj = k[j], qj = q[j];
+#pragma unroll 2
+	for (i32 j0 = 0; j0 < d.kd; j0 += 4) {
+		const float4 k4 = *(const float4*)(k + j0), q4 = *(const float4*)(q + j0);
 #pragma unroll
-		for (int x = 0; x < 4; x++) sk[x] = fmaf(kj, w[x], sk[x]), sq[x] = fmaf(qj, w[x], sq[x]);
+		for (int j = 0; j < 4; j++) {
+			const float4 w4 = *(const float4*)(d.S + (j0 + j) * COLS + c);
+			const float w[4] = {w4.x, w4.y, w4.z, w4.w}, kj = part(k4, j), qj = part(q4, j);
+#pragma unroll
+			for (int x = 0; x < 4; x++) sk[x] = fmaf(kj, w[x], sk[x]), sq[x] = fmaf(qj, w[x], sq[x]);
+		}
 	}
 #pragma unroll
 	for (int x = 0; x < 4; x++) d.rest[r * COLS + c + x] -= fades[r] * sk[x], d.sq[r * COLS + c + x] = sq[x];
@@ -295,8 +309,6 @@ INLINE void weigh(const Head& d, const i32* rec, const float* g, i32 n, i32 m) {
 	}
 }
 
-INLINE float part(float4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
-
 // solve finds u and o of the m rows behind n records, row after row. A warp has 8
 // columns, and a lane every LEAP-th row of one.
 template <class U, class O> INLINE void solve(const Head& d, const i32* rec, const float* betas, const float* fades, i32 n, i32 m, U put_u, O put_o) {
@@ -323,13 +335,15 @@ template <class U, class O> INLINE void solve(const Head& d, const i32* rec, con
 				if (r > r0) uk[i] = fmaf(part(k, i), u, uk[i]);
 				if (r >= r0) uq[i] = fmaf(part(q, i), u, uq[i]);
 			}
-			if (g == g0) put_u(r0, c, u);
+			if (g == g0) uk[i0] = u; // its place is free
 		}
 	}
 #pragma unroll
 	for (int i = 0; i < LEAP; i++) {
 		const i32 r = LEAP * i + g;
-		if (r < m) put_o(r, c, fmaf(fades[r], d.sq[r * COLS + c], uq[i]));
+		if (r >= m) continue;
+		put_o(r, c, fmaf(fades[r], d.sq[r * COLS + c], uq[i]));
+		put_u(r, c, uk[i]);
 	}
 }
 
@@ -356,12 +370,19 @@ KERNEL(delta, DeltaArgs) {
 	const i32 from = (tree ? s.start : s.start + begin) / WINDOW * WINDOW, before = s.start + begin - from;
 	const auto load_state = [&](i32 border) {
 		const float* S = state + border / WINDOW % 2 * a.half_state;
-		if (border > 0) load(d.kd, COLS, cols, [&](i32 j) { return Copy{d.S + j * COLS, S + (u64)min(j, kd - 1) * vd}; });
+		if (border > 0) load_columns(d.kd, cols, [&](i32 j) { return Copy{d.S + j * COLS, S + (u64)min(j, kd - 1) * vd}; });
 	};
 	load_state(from);
-	load(before, d.kd, kd, [&](i32 j) { return Copy{d.keys + (from + j) % a.ring * d.pitch, k_rec + (u64)((from + j) % a.ring) * k_all}; });
-	load(before, COLS, cols, [&](i32 j) { return Copy{d.us + (from + j) % a.ring * COLS, u_rec + (u64)((from + j) % a.ring) * vd}; });
-	for (i32 j = tid; j < before; j += THREADS) g[(from + j) % a.ring] = g_rec[(from + j) % a.ring];
+	const i32 entry = from % a.ring;
+	load_keys(before, d.kd, kd, [&](i32 j) {
+		const i32 e = wrap(entry + j, a.ring);
+		return Copy{d.keys + e * d.pitch, k_rec + (u64)e * k_all};
+	});
+	load_columns(before, cols, [&](i32 j) {
+		const i32 e = wrap(entry + j, a.ring);
+		return Copy{d.us + e * COLS, u_rec + (u64)e * vd};
+	});
+	for (i32 j = tid; j < before; j += THREADS) g[wrap(entry + j, a.ring)] = g_rec[wrap(entry + j, a.ring)];
 	const float rate = -expf(a.a_log[h]), bias = a.dt_bias[h];
 	if (begin == 0) tree = is_tree(a.e, a.b, s);
 	if (s.start != committed) {
@@ -374,9 +395,10 @@ KERNEL(delta, DeltaArgs) {
 		m = tree ? 1 : min(min(a.chunk, end - i), WINDOW - (s.start + i) % WINDOW);
 		const float* const in = work_of(a, s.off + i);
 		const u64 row = channels + a.v_heads;
-		load(m, d.kd, kd, [&](i32 r) { return Copy{d.q + r * d.pitch, in + r * row + kh * kd}; });
-		load(m, d.kd, kd, [&](i32 r) { return Copy{d.keys + (s.start + i + r) % a.ring * d.pitch, in + r * row + k_all + kh * kd}; });
-		load(m, COLS, cols, [&](i32 r) { return Copy{d.rest + r * COLS, in + r * row + 2 * k_all + h * vd + c0}; });
+		const i32 slot = (s.start + i) % a.ring;
+		load_keys(m, d.kd, kd, [&](i32 r) { return Copy{d.q + r * d.pitch, in + r * row + kh * kd}; });
+		load_keys(m, d.kd, kd, [&](i32 r) { return Copy{d.keys + wrap(slot + r, a.ring) * d.pitch, in + r * row + k_all + kh * kd}; });
+		load_columns(m, cols, [&](i32 r) { return Copy{d.rest + r * COLS, in + r * row + 2 * k_all + h * vd + c0}; });
 		bool right = true;
 		if (tid < m) {
 			const u16* x = a.proj.row(s.off + i + tid) + channels + a.v_heads * vd;
@@ -400,7 +422,7 @@ KERNEL(delta, DeltaArgs) {
 		held = border;
 		commit_loads();
 		records(a, s, tree, rec, last);
-		for (i32 r = tid; r < m; r += THREADS) rec[n + r] = (s.start + i + r) % a.ring;
+		for (i32 r = tid; r < m; r += THREADS) rec[n + r] = wrap(slot + r, a.ring);
 		for (i32 r = tid; r < m * COLS; r += THREADS) d.sq[r] = 0;
 		__syncthreads();
 		if (tid == 0) {
