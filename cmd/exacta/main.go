@@ -82,7 +82,7 @@ proves that the output equals plain decoding bit for bit.`,
 	}
 	root.PersistentFlags().BoolVar(&o.json, "json", false, "print the result as JSON")
 	root.AddCommand(
-		newRunCommand(o), newGenerateCommand(o), newScoreCommand(o), newStatsCommand(o), newAuditCommand(o), newReportCommand(o),
+		newRunCommand(o), newGenerateCommand(o), newScoreCommand(o), newStatsCommand(o), newAuditCommand(o), newReportCommand(o), newExportCommand(o),
 		newModelsCommand(o), newInspectCommand(o), newPullCommand(o), newDraftersCommand(o), newRulesCommand(o), newBenchCommand(o), newQuantizeCommand(o), newHiddenCommand(o), newFaultsCommand(o), newServeCommand(o), newVersionCommand(o),
 	)
 	return root

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -19,10 +20,11 @@ func newReportCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report RUN...", Short: "write what runs found: HTML, CSV and Markdown", Args: cobra.MinimumNArgs(1),
 		Long: `report reads run directories, of strategies, of load experiments and of sweeps, and
+result files of vllm bench serve and of Spec-Bench, whose figures are audited, and
 writes three files: BASE.html, a page that needs nothing beside it, with audit verdicts
 on top, plots and tables that a click sorts; BASE.csv, every figure of every table as a
 line (run, table, line, column, value); BASE.md, the tables. BASE is RUN/report for one
-run, report for several.
+run, else report.
 
 Verdicts are those of exacta audit, which keeps them in RUN/audit.json; --audit makes
 audits that were not made of a run as it is now. What is simulated, lossy, unfair or not
@@ -44,7 +46,7 @@ audits: [{audit, verdict, why}], warnings}]}.`,
 			}
 			if base == "" {
 				base = "report"
-				if len(args) == 1 {
+				if info, err := os.Stat(args[0]); len(args) == 1 && err == nil && info.IsDir() {
 					base = filepath.Join(args[0], base)
 				}
 			}
@@ -62,6 +64,9 @@ func auditRuns(cmd *cobra.Command, runs []string) error {
 	p := newProgress(cmd.ErrOrStderr())
 	defer p.clear()
 	for _, run := range runs {
+		if info, err := os.Stat(run); err == nil && info.Mode().IsRegular() {
+			continue // a result file, which is audited as it is read
+		}
 		dirs, err := report.Auditable(run)
 		if err != nil {
 			return err

@@ -2,7 +2,8 @@
 // tables as CSV and Markdown.
 //
 // Gather reads run directories of any kind, of strategies, of a load experiment, of
-// a sweep with the points in it, into a Report: stamps and audit verdicts, which come
+// a sweep with the points in it, and result files of vllm bench serve and Spec-Bench,
+// into a Report: stamps and audit verdicts, which come
 // first, provenance, tables and plots. Acceptance comes from the records, speeds from
 // summary.json. HTML, CSV and Markdown print a Report and add nothing.
 //

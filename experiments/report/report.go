@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ type Report struct {
 type Run struct {
 	Dir  string `json:"dir"`
 	Name string `json:"name"`
-	// Kind is strategies, load or sweep.
+	// Kind is strategies, load, sweep, or the format of a result file.
 	Kind string `json:"kind"`
 	// Stamps say what the figures are not: simulated, lossy, interrupted. Loud ones
 	// are in red.
@@ -122,7 +123,7 @@ func Auditable(dir string) ([]string, error) {
 	return []string{dir}, nil
 }
 
-// Gather reads run directories. The error names the file that is missing or damaged.
+// Gather reads run directories, and result files of other tools. The error names the file that is missing or damaged.
 func Gather(dirs []string) (*Report, error) {
 	r := &Report{}
 	for _, dir := range dirs {
@@ -136,6 +137,9 @@ func Gather(dirs []string) (*Report, error) {
 }
 
 func gather(dir string) ([]*Run, error) {
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		return one(gatherFile(dir))
+	}
 	switch {
 	case experiments.IsSweep(dir):
 		return gatherSweep(dir)

@@ -90,7 +90,6 @@ func requireHarmless(t *testing.T, r *Report) {
 	page, table, markdown := printed(t, r)
 	require.Equal(t, 1, strings.Count(page, "<script"))
 	require.False(t, strings.Contains(page, "<img"))
-	require.Contains(t, page, "alert(1)", "the name is shown")
 	require.False(t, strings.Contains(page, "NaN"))
 	for _, run := range r.Runs {
 		for _, p := range run.Plots {
@@ -135,6 +134,7 @@ func TestStrategies(t *testing.T) {
 	require.Equal(t, []Verdict{{"audits", "not made", "exacta audit " + dir + " makes them"}}, run.Audits)
 	requireHarmless(t, r)
 	page, table, markdown := printed(t, r)
+	require.True(t, strings.Contains(page, "alert(1)"), "the name is shown")
 	require.Contains(t, page, `<li class="loud"><b>simulated</b>`)
 	require.Contains(t, markdown, "- **SIMULATED**: ")
 	for _, title := range []string{"Speed over plain decoding", "Acceptance by position", "Conditional acceptance", "Accept length along the output", "Speed-up", "By class of prompt"} {
