@@ -50,7 +50,7 @@ func (q *queue) Delta(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch, 
 			state: c.state.at(at.state * 4), slotState: uint64(2 * c.sizes.state), halfState: uint64(c.sizes.state),
 			kRec: c.records.at(at.kRec * 4), uRec: c.records.at(at.uRec * 4), gRec: c.records.at(at.gRec * 4),
 			slotRec: uint64(c.sizes.records), conv: c.conv.at(at.conv * 2), slotConv: uint64(c.sizes.conv),
-			length: q.be.bufs[c.length.ID].ptr, work: q.scratch.ptr, eps: n.eps, qScale: float32(1 / math.Sqrt(float64(s.KDim))),
+			length: q.be.bufs[c.length.ID].ptr, work: q.room.values, eps: n.eps, qScale: float32(1 / math.Sqrt(float64(s.KDim))),
 			kHeads: int32(s.KHeads), vHeads: int32(s.VHeads), kDim: int32(s.KDim), vDim: int32(s.VDim),
 			tapsN: int32(s.Conv), gate: int32(s.Gate),
 			ring: int32(c.sizes.ring), convRing: int32(c.sizes.convRing), slots: int32(c.spec.Slots),
@@ -61,7 +61,7 @@ func (q *queue) Delta(dst, proj kernels.Buf, l kernels.Layer, b *kernels.Batch, 
 		}
 		a.chunk = int32(chunk)
 		heads, jobs := 2*s.KHeads+s.VHeads, s.VHeads+s.KHeads+ceil(channels(g), deltaKeep)
-		most := max(1, int(q.scratch.bytes)/(4*(channels(g)+s.VHeads)))
+		most := q.room.rows(4 * (channels(g) + s.VHeads))
 		for from := 0; from < b.Rows && q.bad == nil; from += most {
 			rows := min(most, b.Rows-from)
 			a.first, a.rows = int32(from), int32(rows)

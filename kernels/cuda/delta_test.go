@@ -21,12 +21,12 @@ func TestDeltaInPasses(t *testing.T) {
 		Taps: r.load(kernels.Taps, channels(l), l.Conv, -1, 1), ALog: r.load(kernels.Vector, 1, l.VHeads, -2, 1),
 		DtBias: r.load(kernels.Vector, 1, l.VHeads, -1, 1), Norm: kernels.Norm{W: r.load(kernels.Vector, 1, l.VDim, 0, 1), Eps: 1e-6},
 	}
-	whole := r.q.scratch.bytes
+	whole := r.q.room.size
 	run := func(rows int) (out []byte) {
 		cs, err := be.Caches(kernels.CacheSpec{Slots: 2, MaxDraft: 7, Layers: []kernels.LayerSpec{l}})
 		require.NoError(t, err)
-		if r.q.scratch.bytes = whole; rows > 0 {
-			r.q.scratch.bytes = int64(rows * 4 * (channels(l) + l.VHeads))
+		if r.q.room.size = whole; rows > 0 {
+			r.q.room.size = int64(rows * 4 * (channels(l) + l.VHeads))
 		}
 		at := 70
 		for _, n := range []int{150, 8, 200} {
@@ -38,7 +38,7 @@ func TestDeltaInPasses(t *testing.T) {
 			out = append(out, raw...)
 			at += n
 		}
-		r.q.scratch.bytes = whole
+		r.q.room.size = whole
 		require.NoError(t, cs.Close())
 		return out
 	}

@@ -17,12 +17,13 @@ const (
 	roomShare  = 512 // of the device's memory, the part that values take
 )
 
-// room is device memory that matrix products use from one kernel to the next.
+// room is device memory that operations use from one kernel to the next: products, and
+// Gated DeltaNet.
 type room struct {
 	block
 	flags, partial       driver.Ptr // matmul_hopper.cu
 	count, order, chunks driver.Ptr // of a grouped product, see sort_pairs
-	values               driver.Ptr // normed rows, or the experts' outputs
+	values               driver.Ptr // normed rows, the experts' outputs, or what delta_prepare made
 	size                 int64      // of values
 }
 

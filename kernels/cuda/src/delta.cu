@@ -154,7 +154,7 @@ INLINE void copy4(const Copy& p, i32 c, i32 have) {
 		fetch(p.to + c, c < have ? p.from + c : p.from, c < have);
 		return;
 	}
-#pragma unroll
+#pragma unroll 1
 	for (i32 j = c; j < c + 4; j++) p.to[j] = j < have ? p.from[j] : 0.0f;
 }
 
@@ -185,8 +185,9 @@ INLINE float dot(const float* x, const float* y, i32 n) {
 }
 
 // fold takes S from the beginning of a window to its end: S = e^G_63 S + sum_t
-// e^(G_63-G_t) k_t u_t, of records rec upwards. next, if any, gets it too.
-INLINE void fold(const DeltaArgs& a, const Head& d, const i32* rec, const float* decay, float fade, bool zero, float* next, i32 cols) {
+// e^(G_63-G_t) k_t u_t, of records rec upwards. next, if any, gets it too. It is no part
+// of the code that a step of one row runs through, most of whose time is fetching code.
+static __device__ __noinline__ void fold(const DeltaArgs& a, const Head d, const i32* rec, const float* decay, float fade, bool zero, float* next, i32 cols) {
 	enum { EACH = 8 };
 	const i32 c = threadIdx.x % (COLS / 4) * 4;
 	for (i32 j0 = threadIdx.x / (COLS / 4) * EACH; j0 < d.kd; j0 += THREADS / (COLS / 4) * EACH) {
