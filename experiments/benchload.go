@@ -28,7 +28,8 @@ type LoadBenchOptions struct {
 	Shards  int    // its files; 0: 8
 	Kernels string
 	Threads int
-	Rounds  int // 0: 5
+	Rounds  int  // 0: 5
+	Cold    bool // measure loading from the disk, too
 }
 
 // LoadBench is what was measured: times are the best of the rounds, the ratio is the
@@ -45,11 +46,16 @@ type LoadBench struct {
 	Weights       int64   `json:"weights_bytes"`       // held after loading
 	PeakResident  int64   `json:"peak_resident_bytes"` // of the process while loading; 0 where the system doesn't tell
 	ResidentRatio float64 `json:"peak_ratio"`          // to the weights
+	// With Cold: the files read by several streams, and loaded, out of the page cache.
+	DiskBytesS  float64 `json:"disk_bytes_per_s,omitempty"`
+	ColdBytesS  float64 `json:"cold_bytes_per_s,omitempty"`
+	RatioToDisk float64 `json:"ratio_to_disk,omitempty"`
 }
 
 // BenchLoad measures loading from the page cache: each round opens the checkpoint
-// anew, copies its bytes into fresh memory, and loads it. progress is told what is
-// being done.
+// anew, copies its bytes into fresh memory, and loads it; if asked, it then drops the
+// files from the page cache, reads them, drops them again and loads the checkpoint.
+// progress is told what is being done.
 func BenchLoad(ctx context.Context, o LoadBenchOptions, progress func(string)) (_ *LoadBench, err error) {
 	res := &LoadBench{Model: o.Model, Rounds: cmp.Or(o.Rounds, 5)}
 	if o.Model == "" {
@@ -65,70 +71,115 @@ func BenchLoad(ctx context.Context, o LoadBenchOptions, progress func(string)) (
 		}
 		o.Model, res.Model = dir, fmt.Sprintf("made-up weights in %d files", shards)
 	}
-	var ratios, copies, loads []float64
+	var rounds []loadRates
 	for i := range res.Rounds + 1 { // the first brings the files into the page cache
 		progress(fmt.Sprintf("round %d of %d", i, res.Rounds))
 		if ctx.Err() != nil {
 			return nil, ErrInterrupted
 		}
-		copied, loaded, err := res.round(o)
+		r, err := res.round(o)
 		if err != nil {
 			return nil, err
 		}
 		if i > 0 {
-			copies, loads, ratios = append(copies, copied), append(loads, loaded), append(ratios, loaded/copied)
+			rounds = append(rounds, r)
 		}
 	}
-	for i := range copies {
-		res.CopyBytesS, res.LoadBytesS = max(res.CopyBytesS, copies[i]), max(res.LoadBytesS, loads[i])
+	res.CopyBytesS, res.LoadBytesS, res.RatioToCopy = against(rounds, func(r loadRates) (limit, own float64) { return r.copied, r.loaded })
+	if o.Cold {
+		res.DiskBytesS, res.ColdBytesS, res.RatioToDisk = against(rounds, func(r loadRates) (limit, own float64) { return r.disk, r.cold })
 	}
-	res.RatioToCopy = median(ratios)
 	res.ResidentRatio = float64(res.PeakResident) / float64(res.Weights)
 	return res, nil
 }
 
-// round measures once, in bytes a second.
-func (res *LoadBench) round(o LoadBenchOptions) (copied, loaded float64, err error) {
+// loadRates are what a round measures, in bytes a second.
+type loadRates struct{ copied, loaded, disk, cold float64 }
+
+// against returns the best of a limit and of what is measured against it, and the
+// median of the ratios of each round.
+func against(rounds []loadRates, of func(loadRates) (limit, own float64)) (limit, own, ratio float64) {
+	var ratios []float64
+	for _, r := range rounds {
+		a, b := of(r)
+		limit, own, ratios = max(limit, a), max(own, b), append(ratios, b/a)
+	}
+	return limit, own, median(ratios)
+}
+
+// round measures once.
+func (res *LoadBench) round(o LoadBenchOptions) (r loadRates, err error) {
+	if r.copied, err = res.copy(o); err != nil {
+		return r, err
+	}
+	if r.loaded, err = res.load(o); err != nil || !o.Cold {
+		return r, err
+	}
+	files, err := weightFiles(o.Model)
+	if err != nil {
+		return r, err
+	}
+	if err := evictAll(files); err != nil {
+		return r, err
+	}
+	if r.disk, err = readFiles(files); err != nil {
+		return r, err
+	}
+	if err := evictAll(files); err != nil {
+		return r, err
+	}
+	r.cold, err = res.load(o)
+	return r, err
+}
+
+// copy measures a copy of all tensors from the mapped files into fresh memory.
+func (res *LoadBench) copy(o LoadBenchOptions) (rate float64, err error) {
 	ck, err := checkpoint.Open(o.Model)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	be, err := cpu.New(cpu.Options{Threads: o.Threads, Kernels: o.Kernels})
 	if err != nil {
-		return 0, 0, errors.Join(err, ck.Close())
+		return 0, errors.Join(err, ck.Close())
 	}
 	defer func() { err = errors.Join(err, be.Close(), ck.Close()) }()
-	info := be.Info()
-	res.Kernels, res.Threads = info.Kernels, info.Threads
 	var parts [][]byte
 	for _, name := range ck.Names() {
 		t, err := ck.Tensor(name)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		parts = append(parts, t.Bytes())
 	}
 	n, took, err := be.CopyIn(parts)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	res.Bytes, copied = n, float64(n)/took.Seconds()
-	if err := ck.Close(); err != nil { // the copy's pages with it
-		return 0, 0, err
+	info := be.Info()
+	res.Kernels, res.Threads, res.Bytes = info.Kernels, info.Threads, n
+	return float64(n) / took.Seconds(), nil
+}
+
+// load measures loading.
+func (res *LoadBench) load(o LoadBenchOptions) (rate float64, err error) {
+	be, err := cpu.New(cpu.Options{Threads: o.Threads, Kernels: o.Kernels})
+	if err != nil {
+		return 0, err
 	}
+	defer func() { err = errors.Join(err, be.Close()) }()
 	resetPeak()
 	start := time.Now()
 	e, err := registry.Look(o.Model)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	if _, err := model.Load(be, e.Source, model.Options{MTP: true, MaxTokens: min(e.Source.Config().MaxPositions, 512)}); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	loaded = float64(n) / time.Since(start).Seconds()
+	rate = float64(res.Bytes) / time.Since(start).Seconds()
 	res.Weights, res.PeakResident = be.Memory()[kernels.Weights], max(res.PeakResident, peakResident())
-	return copied, loaded, nil
+	return rate, nil
 }
 
 // resetPeak makes the system forget the peak of the resident size.

@@ -26,6 +26,7 @@ type weightFile struct {
 	data  []byte
 	head  *header
 	unmap func() error
+	from  *mapping // nil where data is not mapped
 }
 
 // Checkpoint is an opened model directory. It is safe for concurrent use until
@@ -37,6 +38,7 @@ type Checkpoint struct {
 	tensors map[string]Tensor
 	skipped []string
 	files   []weightFile // sorted by name
+	ahead   ahead
 	small   map[string][]byte
 	closed  bool
 
@@ -181,6 +183,9 @@ func (ck *Checkpoint) addFile(name string) error {
 	}
 	ck.files = append(ck.files, weightFile{name: name, data: data, unmap: unmap})
 	f := &ck.files[len(ck.files)-1]
+	if mapped {
+		f.from = ck.ahead.file(data)
+	}
 	if f.head, err = parseHeader(data, int64(len(data))); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -196,7 +201,7 @@ func (ck *Checkpoint) addFile(name string) error {
 		}
 		ck.tensors[normal] = Tensor{
 			Name: normal, Source: e.name, File: name, DType: e.dtype, Shape: e.shape,
-			data: data[start+e.begin : start+e.end : start+e.end], mapped: mapped,
+			data: data[start+e.begin : start+e.end : start+e.end], file: f.from,
 		}
 	}
 	return nil
@@ -287,6 +292,7 @@ func (ck *Checkpoint) Close() error {
 		return nil
 	}
 	ck.closed = true
+	ck.ahead.close()
 	var errs []error
 	for _, f := range ck.files {
 		errs = append(errs, f.unmap())

@@ -150,7 +150,7 @@ func (ck *Checkpoint) readCache(path string) error {
 	if err != nil {
 		return err
 	}
-	cache := weightFile{name: path, data: data, unmap: unmap}
+	cache := weightFile{name: path, data: data, unmap: unmap, from: ck.ahead.alone(data)}
 	tensors := map[string]Tensor{}
 	if cache.head, err = parseHeader(data, int64(len(data))); err == nil {
 		tensors, err = ck.cached(&cache)
@@ -176,7 +176,7 @@ func (ck *Checkpoint) cached(f *weightFile) (map[string]Tensor, error) {
 			return nil, fmt.Errorf("tensor %q is not one of the checkpoint", e.name)
 		}
 		at := f.head.size
-		old.data, old.rows, old.mapped = f.data[at+e.begin:at+e.end:at+e.end], nil, canMap
+		old.data, old.rows, old.file = f.data[at+e.begin:at+e.end:at+e.end], nil, f.from
 		out[e.name] = old
 	}
 	for name, t := range ck.tensors {

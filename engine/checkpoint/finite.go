@@ -23,12 +23,21 @@ func (f Finite) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // View returns n bytes from off on where they lie in the file, unchecked; nil where
-// they are not all there, or the tensor is expanded as it is read.
+// they are not all there, or the tensor is expanded as it is read. The system is asked
+// for what lies behind them in the file: who views a tensor takes in all of it.
 func (f Finite) View(off int64, n int) []byte {
+	f.reach(off)
 	if f.rows != nil || off < 0 || n < 0 || off > f.Size()-int64(n) {
 		return nil
 	}
 	return f.data[off : off+int64(n) : off+int64(n)]
+}
+
+// reach asks for the file from the byte on of which the one at off is made.
+func (f Finite) reach(off int64) {
+	if size := f.Size(); f.file != nil && off >= 0 && off < size {
+		f.file.reach(f.data[int(float64(off)/float64(size)*float64(len(f.data))):])
+	}
 }
 
 // Check is the check of ReadAt for bytes that View has given.
@@ -36,7 +45,7 @@ func (f Finite) Check(off int64, n int) error { return f.checkFinite(f.View(off,
 
 // Drop is Discard for what n bytes from off on are made of.
 func (f Finite) Drop(off int64, n int) error {
-	if size := f.Size(); f.mapped && size > 0 {
+	if size := f.Size(); f.file != nil && size > 0 {
 		stored := float64(len(f.data)) / float64(size)
 		lo, hi := int(float64(off)*stored), int(float64(off+int64(n))*stored)
 		f.data = f.data[max(lo, 0):min(hi, len(f.data))]

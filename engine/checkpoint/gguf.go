@@ -136,7 +136,7 @@ func (ck *Checkpoint) loadGGUF(path string) error {
 	}
 	for i, f := range parts {
 		for _, t := range f.Tensors {
-			if err := ck.addGGUF(t, arch, ck.files[i].name); err != nil {
+			if err := ck.addGGUF(t, arch, ck.files[i]); err != nil {
 				return fmt.Errorf("%s: tensor %q: %w", ck.files[i].name, t.Name, err)
 			}
 		}
@@ -150,7 +150,7 @@ func (ck *Checkpoint) mapGGUF(path string) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := weightFile{name: filepath.Base(path), data: data, head: &header{}, unmap: unmap}
+	f := weightFile{name: filepath.Base(path), data: data, head: &header{}, unmap: unmap, from: ck.ahead.file(data)}
 	ck.files = append(ck.files, f)
 	head, err := gguf.Parse(data)
 	if err != nil {
@@ -202,7 +202,7 @@ func (ck *Checkpoint) mapSplits(path string, first *gguf.File) ([]*gguf.File, er
 var layerNumber = regexp.MustCompile(`^blk\.(\d{1,4})\.`)
 
 // addGGUF adds one tensor under the name that the engine has for it.
-func (ck *Checkpoint) addGGUF(t gguf.Tensor, arch ggufArch, file string) error {
+func (ck *Checkpoint) addGGUF(t gguf.Tensor, arch ggufArch, f weightFile) error {
 	pattern, layer := t.Name, ""
 	if m := layerNumber.FindStringSubmatch(t.Name); m != nil {
 		layer = m[1]
@@ -219,7 +219,7 @@ func (ck *Checkpoint) addGGUF(t gguf.Tensor, arch ggufArch, file string) error {
 		return fmt.Errorf("%s is not supported; supported are %s", t.Type, gguf.SupportedTypes())
 	}
 	name = strings.Replace(name, ".N.", "."+layer+".", 1)
-	out := Tensor{Name: name, Source: t.Name, File: file, Stored: t.Type.String(), Shape: t.Shape, data: t.Data, mapped: canMap}
+	out := Tensor{Name: name, Source: t.Name, File: f.name, Stored: t.Type.String(), Shape: t.Shape, data: t.Data, file: f.from}
 	rows := ggufRows{kind: t.Type, cols: t.Shape[len(t.Shape)-1], data: t.Data}
 	if arch.permuted {
 		if err := rows.interleave(pattern, ck.config, t.Shape); err != nil {

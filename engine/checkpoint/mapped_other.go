@@ -4,9 +4,6 @@ package checkpoint
 
 import "os"
 
-// canMap says that mapFile maps instead of reading.
-const canMap = false
-
 // mapFile reads the whole file, on systems where it is not mapped.
 func mapFile(path string) (data []byte, unmap func() error, err error) {
 	data, err = os.ReadFile(path)

@@ -10,9 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canMap says that mapFile maps instead of reading.
-const canMap = true
-
 // mapFile maps a file read-only. The mapping outlives the descriptor and is
 // undone by unmap.
 func mapFile(path string) (data []byte, unmap func() error, err error) {

@@ -218,7 +218,7 @@ func (ck *Checkpoint) scale(name string, t, scale Tensor, taken map[string]bool)
 		stored = "FP4"
 	}
 	ck.tensors[name] = Tensor{
-		Name: name, Source: t.Source, File: t.File, Stored: stored, DType: BF16, Shape: shape, data: t.data, rows: s, mapped: t.mapped,
+		Name: name, Source: t.Source, File: t.File, Stored: stored, DType: BF16, Shape: shape, data: t.data, rows: s, file: t.file,
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (d dirSource) read(name string) ([]byte, error) {
 
 func (d dirSource) weights(name string) ([]byte, bool, func() error, error) {
 	data, unmap, err := mapFile(filepath.Join(string(d), name))
-	return data, canMap, unmap, err
+	return data, true, unmap, err
 }
 
 // fsSource is the root of a file system, such as one embedded in the binary.

@@ -18,9 +18,9 @@ type Tensor struct {
 	DType  DType
 	Shape  []int // of [out, in] for weights; empty for a scalar; not to be changed
 
-	data   []byte    // as stored
-	rows   rowReader // makes the elements; nil where data is the elements
-	mapped bool      // data lies in a mapping of a file
+	data []byte    // as stored
+	rows rowReader // makes the elements; nil where data is the elements
+	file *mapping  // in which data lies; nil where it is not mapped
 }
 
 var _ io.ReaderAt = Tensor{}
@@ -119,7 +119,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 // that it may drop its resident copy. They stay readable. It does nothing for
 // tensors that are not mapped from a file.
 func (t Tensor) Discard() error {
-	if !t.mapped {
+	if t.file == nil {
 		return nil
 	}
 	if err := discard(t.data); err != nil {
