@@ -36,7 +36,8 @@ func (g *going) add(a *engine.Ask, sure float64, chosen int32) {
 
 // proposeSure is Propose where drafts end early: step after step it goes on with
 // those of the first active asks of the order whose confidence is not below least.
-// An end saves the drafts behind it and the verification of their rows. Draft.Expect
+// An end saves the drafts behind it and the verification of their rows; the token at
+// which it comes is drafted already, and more often worth its row than not. Draft.Expect
 // gets the confidence in each token, summed up. Dynamic lengths by what the head says
 // of itself are those of EAGLE-2 (arXiv:2406.16858), whose trees take its probability.
 func (d *chain) proposeSure(q kernels.Queue, active int) error {
@@ -59,11 +60,11 @@ func (d *chain) proposeSure(q kernels.Queue, active int) error {
 		for i, a := range asks {
 			row := read[i*kernels.StatCols:]
 			p, token := sure[i]*shareOfTwo(row), row[kernels.StatTop1]
-			if !(p >= d.least) {
+			if !(p >= 0) {
 				continue
 			}
 			a.Draft.Tokens = append(a.Draft.Tokens, token)
-			if a.Draft.Expect += float32(p); a.K > j+1 {
+			if a.Draft.Expect += float32(p); p >= d.least && a.K > j+1 {
 				g.add(a, p, token)
 			}
 		}

@@ -26,7 +26,7 @@ type Eagle3 struct {
 	Head string `yaml:"head" json:"head"`
 	// Sample draws drafts as MTP.Sample does.
 	Sample bool `yaml:"sample" json:"sample"`
-	// MinConfidence ends a draft before the first token that, by the head's
+	// MinConfidence ends a draft with the first token that, by the head's
 	// two largest logits, is accepted with a lower probability: the product,
 	// along the draft, of the likelier token's share of both. 0 never does;
 	// requests that draw their drafts don't notice.

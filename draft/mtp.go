@@ -28,7 +28,7 @@ type MTP struct {
 	// distribution of each draft; under the coupled rule drafts are drawn
 	// with the target's own noise. Requests at temperature 0 don't notice.
 	Sample bool `yaml:"sample" json:"sample"`
-	// MinConfidence ends a draft before the first token that, by the module's
+	// MinConfidence ends a draft with the first token that, by the module's
 	// two largest logits, is accepted with a lower probability: the product,
 	// along the draft, of the likelier token's share of both. 0 never does;
 	// requests that draw their drafts don't notice.

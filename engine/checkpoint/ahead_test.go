@@ -8,48 +8,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Three files, the middle one empty: what lies behind a part is asked for once, over
-// the ends of files, and no further than it may be.
+// Three files, the middle one empty: what lies behind a part is asked for over the ends
+// of files, and no further than it may be.
 func TestAheadReaches(t *testing.T) {
-	a := &ahead{busy: aheadAsks} // nobody takes what is asked for
 	const first = 5*aheadChunk + 100
-	whole := make([]byte, first+aheadBytes)
-	m := a.file(whole[:first])
-	a.file(nil)
-	last := a.file(whole[first:])
-	m.reach(whole[aheadChunk+1:])
-	require.Len(t, a.todo, aheadBytes/aheadChunk)
-	require.Equal(t, []bool{false, true, true, true, true, true}, m.asked)
-	require.Len(t, a.todo[4], 100)
-	m.reach(whole[2*aheadChunk:])
-	require.Len(t, a.todo, aheadBytes/aheadChunk+1, "one more")
-	last.reach(last.data[len(last.data)-1:])
-	require.Len(t, a.todo, aheadBytes/aheadChunk+2)
-	for _, p := range a.todo {
-		require.LessOrEqual(t, len(p), aheadChunk)
-	}
-	a.close()
-	last.reach(last.data[8*aheadChunk:])
-	require.Len(t, a.todo, aheadBytes/aheadChunk+2, "closed")
-}
-
-// A checkpoint may be closed while its files are brought into memory, and views of it
-// are what the file holds.
-func TestAheadClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	text := make([]byte, 3*aheadChunk+5)
-	for i := range text {
-		text[i] = byte(i >> 8)
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
+	require.NoError(t, os.Truncate(path, first+aheadBytes))
+	data, unmap, err := mapFile(path)
+	require.NoError(t, err)
+	var ck Checkpoint
+	m := ck.mapped(data[:first])
+	ck.mapped(nil)
+	last := ck.mapped(data[5*aheadChunk+4096:])
+	count := func(m *mapping) (n int) {
+		for _, asked := range m.asked {
+			if asked {
+				n++
+			}
+		}
+		return n
 	}
-	require.NoError(t, os.WriteFile(path, text, 0o644))
-	for range 20 {
-		data, unmap, err := mapFile(path)
-		require.NoError(t, err)
-		ck := &Checkpoint{}
-		f := weightFile{name: "f", data: data, unmap: unmap, from: ck.ahead.file(data)}
-		ck.files = append(ck.files, f)
-		view := Finite{Tensor{Name: "t", DType: BF16, data: data[1:], file: f.from}}.View(4, 10)
-		require.Equal(t, text[5:15], view)
-		require.NoError(t, ck.Close())
-	}
+	m.reach(data[aheadChunk+1:])
+	require.Equal(t, []bool{false, true, true, true, true, true}, m.asked)
+	require.Equal(t, aheadBytes/aheadChunk-5, count(last))
+	m.reach(data[2*aheadChunk:])
+	require.Equal(t, aheadBytes/aheadChunk-4, count(last))
+	last.reach(last.data[len(last.data)-1:])
+	require.True(t, last.asked[len(last.asked)-1])
+	require.Equal(t, 5, count(m))
+
+	view := Finite{Tensor{Name: "t", DType: BF16, data: data[1:first], file: m}}.View(4, 10)
+	require.Equal(t, make([]byte, 10), view)
+	require.True(t, m.asked[0])
+	require.NoError(t, unmap())
 }

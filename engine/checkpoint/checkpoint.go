@@ -38,7 +38,7 @@ type Checkpoint struct {
 	tensors map[string]Tensor
 	skipped []string
 	files   []weightFile // sorted by name
-	ahead   ahead
+	last    *mapping     // of the files
 	small   map[string][]byte
 	closed  bool
 
@@ -184,7 +184,7 @@ func (ck *Checkpoint) addFile(name string) error {
 	ck.files = append(ck.files, weightFile{name: name, data: data, unmap: unmap})
 	f := &ck.files[len(ck.files)-1]
 	if mapped {
-		f.from = ck.ahead.file(data)
+		f.from = ck.mapped(data)
 	}
 	if f.head, err = parseHeader(data, int64(len(data))); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -292,7 +292,6 @@ func (ck *Checkpoint) Close() error {
 		return nil
 	}
 	ck.closed = true
-	ck.ahead.close()
 	var errs []error
 	for _, f := range ck.files {
 		errs = append(errs, f.unmap())

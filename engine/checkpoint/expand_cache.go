@@ -150,7 +150,7 @@ func (ck *Checkpoint) readCache(path string) error {
 	if err != nil {
 		return err
 	}
-	cache := weightFile{name: path, data: data, unmap: unmap, from: ck.ahead.alone(data)}
+	cache := weightFile{name: path, data: data, unmap: unmap, from: newMapping(data)}
 	tensors := map[string]Tensor{}
 	if cache.head, err = parseHeader(data, int64(len(data))); err == nil {
 		tensors, err = ck.cached(&cache)

@@ -150,7 +150,7 @@ func (ck *Checkpoint) mapGGUF(path string) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := weightFile{name: filepath.Base(path), data: data, head: &header{}, unmap: unmap, from: ck.ahead.file(data)}
+	f := weightFile{name: filepath.Base(path), data: data, head: &header{}, unmap: unmap, from: ck.mapped(data)}
 	ck.files = append(ck.files, f)
 	head, err := gguf.Parse(data)
 	if err != nil {
