@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build test race soak bench lint generate test-gpu fuzz mutants head4
+.PHONY: build test race soak bench lint generate test-gpu fuzz mutants head4 configs
 
 build:
 	$(GO) build ./...
@@ -19,6 +19,10 @@ race:
 soak:
 	EXACTA_SOAK=1 $(GO) test -timeout 3h ./engine/... ./kernels/... ./verify/... ./draft/... ./acceptance/...
 	$(GO) test -timeout 3h ./internal/metamorphic -programs 5000 -seed 100000 -v
+
+# The small variant of every experiment: run, reported and audited.
+configs:
+	EXACTA_SOAK=1 $(GO) test -timeout 60m -run 'TestConfigs' -v ./cmd/exacta
 
 # Small changes of the verification and commit code, each compiled and run, and
 # judged by the audits.
