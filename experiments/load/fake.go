@@ -27,7 +27,8 @@ type Fake struct {
 	Sequences int
 	// Info is what /v1/models says of the model beside its name.
 	Info map[string]any
-	// Times, if not nil, is told when each chunk was written, of which request.
+	// Times, if not nil, is told when each chunk had been written, of which
+	// request.
 	Times func(id string, at time.Time)
 
 	places  chan struct{}
@@ -110,13 +111,13 @@ func (f *Fake) complete(w http.ResponseWriter, r *http.Request) {
 		sent += n
 		f.tokens.Add(int64(n))
 		buf = f.chunk(buf[:0], &q, id, n, sent == q.MaxTokens)
-		if f.Times != nil {
-			f.Times(id, time.Now())
-		}
 		if _, err := w.Write(buf); err != nil {
 			return
 		}
 		flusher.Flush()
+		if f.Times != nil {
+			f.Times(id, time.Now())
+		}
 	}
 	fmt.Fprintf(w, "data: {\"id\":\"%s\",\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", id, prompt, q.MaxTokens)
 }
