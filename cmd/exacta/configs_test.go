@@ -14,7 +14,8 @@ import (
 // Every configuration has a small variant; it runs, and is reported with audits of
 // which none fails. Without EXACTA_SOAK two of them are run, a sweep among them.
 func TestConfigs(t *testing.T) {
-	files, err := filepath.Glob("../../experiments/*.yaml")
+	t.Chdir(filepath.Join("..", "..")) // which paths in configurations are relative to
+	files, err := filepath.Glob("experiments/*.yaml")
 	require.NoError(t, err)
 	require.Greater(t, len(files), 12)
 	for _, file := range files {
