@@ -9,7 +9,7 @@ import (
 
 // SchemaVersion is the version of the record columns. It changes whenever a
 // column does; a Reader accepts its own version only.
-const SchemaVersion = "4"
+const SchemaVersion = "5"
 
 // Keys of the file metadata.
 const (
@@ -29,6 +29,7 @@ type row struct {
 	Phase                 string    `parquet:"phase,dict"`
 	Batch                 int32     `parquet:"batch"`
 	BatchRows             int32     `parquet:"batch_rows"`
+	IdleRows              int32     `parquet:"idle_rows"`
 	PrefillTokens         int32     `parquet:"prefill_tokens"`
 	Position              int32     `parquet:"position"`
 	Rows                  int32     `parquet:"rows"`
@@ -82,7 +83,7 @@ type row struct {
 func toRow(run string, r *engine.Record) row {
 	return row{
 		Run: run, Request: r.Request, Sequence: r.Sequence, Step: r.Step, SeqStep: r.SeqStep, Phase: string(r.Phase),
-		Batch: r.Batch, BatchRows: r.BatchRows, PrefillTokens: r.PrefillTokens, Position: r.Position, Rows: r.Rows,
+		Batch: r.Batch, BatchRows: r.BatchRows, IdleRows: r.IdleRows, PrefillTokens: r.PrefillTokens, Position: r.Position, Rows: r.Rows,
 		Cached: r.Cached, Preemptions: r.Preemptions, Drafter: r.Drafter, Rule: r.Rule, KPlanned: r.KPlanned,
 		KExecuted: r.KExecuted, TreeNodes: r.TreeNodes, ProposedIDs: r.ProposedIDs, Parents: r.Parents, TargetIDs: r.TargetIDs,
 		Accepted: int32(r.Accepted), NextID: r.NextID, NextKind: string(r.NextKind), EmittedIDs: r.EmittedIDs,
@@ -104,7 +105,7 @@ func toRow(run string, r *engine.Record) row {
 func (w *row) record() *engine.Record {
 	return &engine.Record{
 		Request: w.Request, Sequence: w.Sequence, Step: w.Step, SeqStep: w.SeqStep, Phase: engine.Phase(w.Phase),
-		Batch: w.Batch, BatchRows: w.BatchRows, PrefillTokens: w.PrefillTokens, Position: w.Position, Rows: w.Rows,
+		Batch: w.Batch, BatchRows: w.BatchRows, IdleRows: w.IdleRows, PrefillTokens: w.PrefillTokens, Position: w.Position, Rows: w.Rows,
 		Cached: w.Cached, Preemptions: w.Preemptions, Drafter: w.Drafter, Rule: w.Rule, KPlanned: w.KPlanned,
 		KExecuted: w.KExecuted, TreeNodes: w.TreeNodes, ProposedIDs: w.ProposedIDs, Parents: w.Parents, TargetIDs: w.TargetIDs,
 		Accepted: engine.Accepted(w.Accepted), NextID: w.NextID, NextKind: engine.NextKind(w.NextKind), EmittedIDs: w.EmittedIDs,

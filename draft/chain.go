@@ -184,6 +184,12 @@ func (d *chain) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	})
 }
 
+// Loops implements engine.LoopDrafter: drafts that end early, and drawn ones, are the
+// host's.
+func (d *chain) Loops(p sample.Params, k int) (int, bool) {
+	return k, d.least == 0 && (d.sampler == nil || p.Greedy())
+}
+
 // Draft records draft step j (from 0) of k for the cache slots in slots: the
 // argmax of the LM head over carry goes to column StatTop1 of stats, and, if more
 // drafts follow, the network is run one position on. It depends on the tables

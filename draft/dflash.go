@@ -6,6 +6,7 @@ import (
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -203,6 +204,9 @@ func (d *dflash) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	}
 	return nil
 }
+
+// Loops implements engine.LoopDrafter.
+func (d *dflash) Loops(_ sample.Params, k int) (int, bool) { return min(k, d.most), true }
 
 // Draft implements engine.LoopDrafter: what stands at place j of a draft of k
 // goes to stats; at place 0 it records the pass over the blocks first.

@@ -5,6 +5,7 @@ import (
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -127,6 +128,12 @@ func (d *dspark) cut(asks []*engine.Ask) {
 		}
 		a.Draft.Tokens = a.Draft.Tokens[:kept]
 	}
+}
+
+// Loops implements engine.LoopDrafter: the host ends drafts where the head is not sure.
+func (d *dspark) Loops(p sample.Params, k int) (int, bool) {
+	k, _ = d.dflash.Loops(p, k)
+	return k, d.least == 0 || !d.head.Confident()
 }
 
 // Draft implements engine.LoopDrafter: without the host, no draft is cut.

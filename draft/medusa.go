@@ -5,6 +5,7 @@ import (
 
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/model"
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -120,6 +121,9 @@ func (d *medusa) Propose(q kernels.Queue, asks []*engine.Ask) error {
 		d.Draft(q, stats, slots, j, k)
 	})
 }
+
+// Loops implements engine.LoopDrafter.
+func (d *medusa) Loops(_ sample.Params, k int) (int, bool) { return min(k, d.heads.Heads()), true }
 
 // Draft implements engine.LoopDrafter. Behind the last head, it is asked again.
 func (d *medusa) Draft(q kernels.Queue, stats, slots kernels.Buf, j, _ int) {

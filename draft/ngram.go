@@ -82,6 +82,9 @@ func (d *ngram) Committed(*engine.Step) error { return nil }
 // Release implements engine.Drafter.
 func (d *ngram) Release(seq *engine.Sequence) { delete(d.seqs, seq.ID()) }
 
+// Chains implements engine.ChainDrafter.
+func (d *ngram) Chains() bool { return d.cfg.Branches == 1 }
+
 // Propose implements engine.Drafter.
 func (d *ngram) Propose(_ kernels.Queue, asks []*engine.Ask) error {
 	for _, a := range asks {

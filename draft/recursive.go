@@ -164,6 +164,11 @@ func (d *recursive) Propose(q kernels.Queue, asks []*engine.Ask) error {
 	})
 }
 
+// Loops implements engine.LoopDrafter: drawn drafts are the host's.
+func (d *recursive) Loops(p sample.Params, k int) (int, bool) {
+	return k, d.sampler == nil || p.Greedy()
+}
+
 // Draft implements engine.LoopDrafter.
 func (d *recursive) Draft(q kernels.Queue, stats, slots kernels.Buf, j, k int) {
 	q.Stats(stats, d.logits(q, slots, j), d.columns, false)

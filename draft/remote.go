@@ -71,6 +71,9 @@ type remoteDrafter struct {
 
 var _ engine.Drafter = (*remoteDrafter)(nil)
 
+// Chains implements engine.ChainDrafter: the protocol has no trees.
+func (d *remoteDrafter) Chains() bool { return true }
+
 // Name implements engine.Drafter.
 func (d *remoteDrafter) Name() string { return "remote" }
 

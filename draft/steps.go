@@ -28,6 +28,9 @@ type stepper struct {
 // Name implements engine.Drafter.
 func (d *stepper) Name() string { return d.name }
 
+// Chains implements engine.ChainDrafter.
+func (d *stepper) Chains() bool { return true }
+
 // Follow implements engine.DeviceDrafter: nothing, for drafters whose layers are
 // brought level by what the target gave.
 func (d *stepper) Follow(kernels.Queue, *kernels.Batch) bool { return false }

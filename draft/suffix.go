@@ -91,6 +91,9 @@ type suffixSeq struct {
 	n    int // tokens in it
 }
 
+// Chains implements engine.ChainDrafter.
+func (d *suffix) Chains() bool { return d.cfg.Branches == 1 }
+
 // Name implements engine.Drafter.
 func (d *suffix) Name() string { return "suffix" }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"exacta.dev/exacta/engine"
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -57,6 +58,12 @@ type tree struct {
 }
 
 var _ engine.DeviceDrafter = (*tree)(nil)
+
+// Chains implements engine.ChainDrafter.
+func (d *tree) Chains() bool { return false }
+
+// Loops says that no loop can draft trees, whatever the chain in it can do.
+func (d *tree) Loops(sample.Params, int) (int, bool) { return 0, false }
 
 // Attach implements engine.DeviceDrafter.
 func (d *tree) Attach(c kernels.Caches, first, spans, rows int) error {

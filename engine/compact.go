@@ -11,6 +11,7 @@ type compacted struct {
 	hidden kernels.Buf
 	taps   []kernels.Buf
 	out    []kernels.Buf // taps cut to a step
+	widths []int         // of taps
 }
 
 // moves says whether rows of the step change their places.
@@ -29,9 +30,6 @@ func (e *Engine) moves() bool {
 func (e *Engine) compact(b kernels.Batch, out model.Output) (model.Output, error) {
 	if !e.moves() || len(e.drafters) == 0 || e.drafters[0].device == nil {
 		return out, nil
-	}
-	if err := e.reserveCompact(out); err != nil {
-		return out, err
 	}
 	from := e.t.pathHost // rows of their spans, from Commit's path
 	token := make([]int32, len(from))
@@ -62,24 +60,53 @@ func (e *Engine) compact(b kernels.Batch, out model.Output) (model.Output, error
 	return out, nil
 }
 
-// reserveCompact allocates on the first tree.
-func (e *Engine) reserveCompact(out model.Output) (err error) {
-	if !e.c.rows.None() {
+// branches says whether a sequence's drafts may be trees.
+func (s *Sequence) branches() bool {
+	if s.k() == 0 {
+		return false
+	}
+	d, ok := s.drafter.Drafter.(ChainDrafter)
+	return !ok || !d.Chains()
+}
+
+// reserveCompact allocates for the first sequence whose drafts may be trees. What is
+// lacking is that sequence's loss alone.
+func (e *Engine) reserveCompact() error {
+	if !e.c.rows.None() || len(e.drafters) == 0 || e.drafters[0].device == nil {
 		return nil
 	}
-	n := e.t.rows
-	alloc := func(p kernels.Purpose, k kernels.Kind, cols int32) (b kernels.Buf) {
-		if err == nil {
-			if b, err = e.be.Alloc(p, k, n, int(cols)); err == nil {
-				e.extra = append(e.extra, b)
+	n, c, taps := e.t.rows, compacted{widths: e.c.widths, taps: make([]kernels.Buf, len(e.c.widths))}, []bufSpec{}
+	for i, w := range e.c.widths {
+		taps = append(taps, bufSpec{&c.taps[i], kernels.Activations, kernels.BF16, n, w})
+	}
+	bufs, err := e.allocAll(append(taps,
+		bufSpec{&c.hidden, kernels.Activations, kernels.BF16, n, e.m.Config.HiddenSize}, bufSpec{&c.rows, kernels.Tables, kernels.I32, n, 1}))
+	if err != nil {
+		return err
+	}
+	e.extra, e.c = append(e.extra, bufs...), c
+	return nil
+}
+
+// bufSpec is a buffer to allocate.
+type bufSpec struct {
+	dst        *kernels.Buf
+	purpose    kernels.Purpose
+	kind       kernels.Kind
+	rows, cols int
+}
+
+// allocAll allocates all of the list, or nothing.
+func (e *Engine) allocAll(list []bufSpec) (bufs []kernels.Buf, err error) {
+	for _, s := range list {
+		b, err := e.be.Alloc(s.purpose, s.kind, s.rows, s.cols)
+		if err != nil {
+			for _, b := range bufs {
+				e.be.Free(b)
 			}
+			return nil, err
 		}
-		return b
+		*s.dst, bufs = b, append(bufs, b)
 	}
-	for _, t := range out.Taps {
-		e.c.taps = append(e.c.taps, alloc(kernels.Activations, kernels.BF16, t.Cols))
-	}
-	e.c.hidden = alloc(kernels.Activations, kernels.BF16, out.Hidden.Cols)
-	e.c.rows = alloc(kernels.Tables, kernels.I32, 1)
-	return err
+	return bufs, nil
 }

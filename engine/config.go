@@ -53,14 +53,18 @@ type Config struct {
 	Tokens *grammar.Vocabulary
 	// Lengths chooses draft lengths step by step; nil takes each request's K.
 	Lengths Lengths
-	// Loop decodes on the device where it can: while all sequences are greedy, of
-	// one drafter that can be recorded (or none) and one k, the host only replays
-	// programs and takes what they decided. Elsewhere it changes nothing. Backends
-	// without loops ignore it.
+	// Loop decodes on the device where it can: while all sequences have rules with
+	// a twin there, ends that the device sees, and one drafter that can be recorded
+	// or drafts chains on the host (or none), the host only replays programs and
+	// takes what they decided. Elsewhere it changes nothing. Backends without loops
+	// ignore it.
 	Loop bool
 	// PromptLogits keeps room for the logits of every row of a step, so that
 	// requests can observe those of their prompts.
 	PromptLogits bool
+	// Timeline, if not nil, notes what the engine does when. Steps are then not
+	// captured.
+	Timeline *Timeline
 	// NoHash leaves the logits rows unhashed: records then prove nothing.
 	NoHash bool
 	// Interposer breaks the engine on purpose; nil in any engine that serves.

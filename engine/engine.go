@@ -41,11 +41,13 @@ type Engine struct {
 	step   int64
 	failed error
 	loop   *loop // the one that decodes now
-	loops  map[loopKind]*loop
-	extra  []kernels.Buf // of loops and of trees
-	w      work
-	twins  twins
-	passes map[passKey]*pass
+	loops  map[*drafterEntry]*loop
+	// cramped are drafters for whose loops there was no memory.
+	cramped map[*drafterEntry]bool
+	extra   []kernels.Buf // of loops and of trees
+	w       work
+	twins   twins
+	passes  map[passKey]*pass
 }
 
 // drafterEntry is one of the engine's drafters with what a step needs of it.
@@ -115,9 +117,10 @@ func New(m *model.Model, cfg Config, drafters map[string]Drafter, rule Verifier,
 		}
 		return 1
 	})
-	if e.graphs() {
-		e.passes, e.loops = map[passKey]*pass{}, map[loopKind]*loop{}
+	if e.graphs() && cfg.Timeline == nil {
+		e.passes = map[passKey]*pass{}
 	}
+	e.loops, e.cramped = map[*drafterEntry]*loop{}, map[*drafterEntry]bool{}
 	if _, ok := e.be.(kernels.Looper); !ok || !e.graphs() {
 		e.cfg.Loop = false
 	}
@@ -152,6 +155,9 @@ func (e *Engine) allocate() error {
 	var err error
 	if e.caches, err = e.be.Caches(spec); err != nil {
 		return err
+	}
+	for _, layers := range taps {
+		e.c.widths = append(e.c.widths, len(layers)*e.m.Config.HiddenSize)
 	}
 	rows := max(cfg.BatchTokens, cfg.MaxDraft+1)
 	logitRows := min(rows, cfg.MaxSequences*(cfg.MaxDraft+1))
@@ -213,6 +219,9 @@ func (e *Engine) Submit(req Request) (*Sequence, error) {
 		return nil, fmt.Errorf("request %s: %w", req.ID, e.failed)
 	}
 	seq, err := e.sequence(req)
+	if err == nil && seq.branches() {
+		err = e.reserveCompact()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", req.ID, err)
 	}

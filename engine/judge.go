@@ -54,6 +54,12 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 		}
 		e.w.argmax = append(e.w.argmax, e.stat(it.logit+r, kernels.StatTop1))
 	}
+	if it.choice != nil {
+		if err := it.seq.unbounded(e.logit1(it.logit)); err != nil {
+			return Verdict{}, err
+		}
+		return Verdict{Next: it.choice[0], Kind: NextSampled, Targets: slices.Clone(it.choice)}, nil
+	}
 	v := Verification{
 		Seq: it.seq, Draft: it.draft, Argmax: e.w.argmax, Sampler: it.seq.sampler,
 		Position: it.plan.Start + it.logitFrom(),
@@ -79,6 +85,20 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 	}
 	verdict.Targets = slices.Clone(verdict.Targets)
 	return verdict, nil
+}
+
+// logit1 is the largest logit of a wanted row.
+func (e *Engine) logit1(row int) float32 {
+	return math.Float32frombits(uint32(e.stat(row, kernels.StatLogit1)))
+}
+
+// unbounded refuses to draw from a row whose largest logit is infinite, as the sampler
+// does.
+func (s *Sequence) unbounded(largest float32) error {
+	if s.drawn() && math.IsInf(float64(largest), 0) {
+		return fmt.Errorf("request %s: the largest logit is %v; weights or activations are out of range", s.req.ID, largest)
+	}
+	return nil
 }
 
 // readLogits brings whole rows to the host.
@@ -267,7 +287,7 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		rec.Gaps, rec.Hashes = make([]float32, 0, it.logits), make([]uint64, 0, it.logits)
 	}
 	for r := it.logit; r < it.logit+it.logits; r++ {
-		top1 := math.Float32frombits(uint32(e.stat(r, kernels.StatLogit1)))
+		top1 := e.logit1(r)
 		top2 := math.Float32frombits(uint32(e.stat(r, kernels.StatLogit2)))
 		rec.Gaps = append(rec.Gaps, top1-top2)
 		rec.Hashes = append(rec.Hashes, uint64(uint32(e.stat(r, kernels.StatHashLo)))|uint64(uint32(e.stat(r, kernels.StatHashHi)))<<32)

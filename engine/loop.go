@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"exacta.dev/exacta/engine/sample"
 	"exacta.dev/exacta/kernels"
 )
 
@@ -12,6 +13,9 @@ import (
 // in backend memory, so that a program can draft without the host.
 type LoopDrafter interface {
 	DeviceDrafter
+	// Loops says how many of k drafts Draft gives a request with these parameters;
+	// ok is false where they are not those of Propose.
+	Loops(p sample.Params, k int) (drafts int, ok bool)
 	// Draft records draft step j, from 0, of k for the cache slots in slots
 	// (I32 [n, 1], negative ones idle): the ids go to column StatTop1 of stats
 	// (I32 [n, StatCols]).
@@ -21,96 +25,152 @@ type LoopDrafter interface {
 	Level(s *Step)
 }
 
+// ChainDrafter is a drafter that says whether it proposes chains alone: a loop can then
+// verify its drafts.
+type ChainDrafter interface {
+	Drafter
+	Chains() bool
+}
+
 // loopStops is how many stop tokens a sequence of a loop may have.
 const loopStops = 8
 
-// loopKind says which loop can decode a sequence: with which drafter, and how many
-// drafts a step. No loop can where ok is false.
-type loopKind struct {
-	drafter *drafterEntry // nil: plainly
-	k       int
-	ok      bool
-}
-
-// loopKind of a sequence: a greedy one, under the rule that the loop knows, without a
-// drafter or with one that can be recorded.
-func (e *Engine) loopKind(s *Sequence) loopKind {
-	kind := loopKind{ok: s.req.Params.Plain() && s.req.Observe == nil && s.rule.Name() == "greedy" && (s.req.IgnoreStop || len(s.req.Stop) <= loopStops)}
-	if s.k() == 0 || s.drafter == nil {
-		kind.ok = kind.ok && s.drafter == nil
-		return kind
+// loopable says whether a loop can decode a sequence: by a rule with a twin on the
+// device, with ends that the device can see, and with drafts that can be recorded, or
+// that are chains from the host.
+func (e *Engine) loopable(s *Sequence) bool {
+	r := &s.req
+	if s.twin() == NoTwin || r.Observe != nil || r.ObservePrompt != nil || r.Until != nil || !r.IgnoreStop && len(r.Stop) > loopStops {
+		return false
 	}
-	_, recorded := s.drafter.device.(LoopDrafter)
-	recorded = recorded && e.cfg.MaxSequences*(s.req.K+1) <= min(e.t.rows, e.t.logitRows)
-	kind.drafter, kind.k, kind.ok = s.drafter, s.req.K, kind.ok && recorded && e.cfg.Lengths == nil
-	return kind
+	if s.k() == 0 {
+		return true
+	}
+	switch d := s.drafter.Drafter.(type) {
+	case LoopDrafter:
+		_, ok := d.Loops(r.Params, r.K)
+		return ok
+	case ChainDrafter:
+		return d.Chains()
+	}
+	return false
 }
 
 // loop is the device-resident form of the speculative step. Draft, verification,
 // acceptance, commit and levelling of its sequences are one program over tables in
-// backend memory, captured for each bucket of spans; accepted counts, next tokens,
-// positions and ends stay there. The host replays it and takes from a ring what each
-// replay decided one replay late: the device is never waited for. Between two
-// replays, and without stopping them, the host reads prompts, brings sequences in and
-// takes them out, and extends page tables. What is decided is what Step decides, bit
-// for bit.
+// backend memory, captured for each bucket of spans and number of drafts; accepted
+// counts, next tokens, positions and ends stay there. The host replays it and takes
+// from a ring what each replay decided one replay late: the device is never waited
+// for. Between two replays, and without stopping them, the host reads prompts, brings
+// sequences in and takes them out, and extends page tables. Drafters on the host need
+// each decision before they draft: their loop takes a replay before the next one, and
+// uploads the drafts. What is decided is what Step decides, bit for bit.
 type loop struct {
 	e       *Engine
-	kind    loopKind
+	drafter *drafterEntry // nil: plainly
 	queue   kernels.LoopQueue
 	ring    kernels.Ring
 	t       loopTables
-	program map[int]kernels.Program // by bucket
-	spans   []*Sequence             // those in use
-	flights []flight                // replays that have not been taken, in order
+	program map[shape]kernels.Program
+	spans   []*Sequence // those in use
+	most    []int32     // of spans, as uploaded
+	flights []flight    // replays and steps of prompts that have not been taken, in order
 	entries [4]kernels.Entry
-	prompts *promptStep // a step of prompts that has not been finished
+	end     time.Duration // of the flight before, on the device's clock; 0: there was a pause
 	free    []flight
+	LoopStats
 }
+
+// LoopStats is what the loops of an engine have done.
+type LoopStats struct {
+	// Replays are the programs that were replayed, Captures those that were captured
+	// for them.
+	Replays, Captures int64
+	// Busy is the time that replays took on the device, Idle that between a replay
+	// and the one in front of it, where nothing but the host lay between them.
+	Busy, Idle time.Duration
+}
+
+// LoopStats returns what the engine's loops have done so far.
+func (e *Engine) LoopStats() (sum LoopStats) {
+	for _, l := range e.loops {
+		sum.Replays, sum.Captures = sum.Replays+l.Replays, sum.Captures+l.Captures
+		sum.Busy, sum.Idle = sum.Busy+l.Busy, sum.Idle+l.Idle
+	}
+	return sum
+}
+
+// shape is what a program is captured for.
+type shape struct {
+	spans, drafts int
+	drawn         bool // tokens of some span are drawn
+}
+
+// rows are the rows of the target's pass.
+func (s shape) rows() int { return s.spans * (s.drafts + 1) }
 
 // loopTables are the tables of a loop, in backend memory, by span.
 type loopTables struct {
-	slots, left, stops kernels.Buf
-	out                kernels.Buf // kept, next, drafts
-	draft              kernels.Buf // statistics of a draft
+	slots, left, most, stops kernels.Buf
+	out                      kernels.Buf // kept, next, drafts
+	draft                    kernels.Buf // statistics of a draft
+	how                      kernels.Buf // tokens are drawn, by span
+	promptHow                kernels.Buf // the same of a step of prompts
+	choice                   kernels.Buf // the target's choice, by row
 }
 
-// flight is one replay.
+// flight is one replay, or a step of prompts.
 type flight struct {
-	spans  []*Sequence // as they were
-	bucket int
+	spans   []*Sequence // as they were
+	planned []int       // drafts of each
+	shape   shape
+	hostNs  int64 // of drafting on the host
+	prompts *promptStep
 }
 
 // newLoop allocates a loop and its ring.
-func (e *Engine) newLoop(kind loopKind) (*loop, error) {
+func (e *Engine) newLoop(d *drafterEntry) (*loop, error) {
 	be, ok := e.be.(kernels.Looper)
 	if !ok {
 		return nil, fmt.Errorf("engine: backend %s has no loops", e.be.Info().Name)
 	}
-	l := &loop{e: e, kind: kind, program: map[int]kernels.Program{}}
+	l := &loop{e: e, drafter: d, program: map[shape]kernels.Program{}}
 	if l.queue, ok = e.q.(kernels.LoopQueue); !ok {
 		return nil, fmt.Errorf("engine: the queue of backend %s has no loops", e.be.Info().Name)
 	}
-	n, k := e.cfg.MaxSequences, kind.k
+	n, k := e.cfg.MaxSequences, l.widest()
+	var list []bufSpec
 	for _, a := range []struct {
-		dst  *kernels.Buf
-		cols int
-	}{{&l.t.slots, 1}, {&l.t.left, 1}, {&l.t.stops, loopStops}, {&l.t.out, 2 + k}, {&l.t.draft, kernels.StatCols}} {
-		var err error
-		if *a.dst, err = e.be.Alloc(kernels.Tables, kernels.I32, n, a.cols); err != nil {
-			return nil, err
-		}
-		e.extra = append(e.extra, *a.dst)
+		dst        *kernels.Buf
+		rows, cols int
+	}{
+		{&l.t.slots, n, 1}, {&l.t.left, n, 1}, {&l.t.most, n, 1}, {&l.t.stops, n, loopStops}, {&l.t.out, n, 2 + k}, {&l.t.draft, n, kernels.StatCols},
+		{&l.t.how, n, kernels.DrawCols}, {&l.t.promptHow, n, kernels.DrawCols}, {&l.t.choice, n * (k + 1), 1},
+	} {
+		list = append(list, bufSpec{a.dst, kernels.Tables, kernels.I32, a.rows, a.cols})
 	}
-	// Two replays are out at most, each with four entries.
-	var err error
-	l.ring, err = be.Ring(16, n*(2+k)+n*(k+1)*kernels.StatCols)
+	bufs, err := e.allocAll(list)
+	if err != nil {
+		return nil, err
+	}
+	e.extra = append(e.extra, bufs...)
+	// Out are two replays at most, of four entries each, and a step of prompts, of
+	// three.
+	l.ring, err = be.Ring(16, n*(2+k)+n*(k+1)*(kernels.StatCols+1))
 	if err != nil {
 		return nil, err
 	}
 	idle := slices.Repeat([]int32{-1}, n)
 	l.queue.Write(l.t.slots, int32Bytes(idle))
 	return l, nil
+}
+
+// widest is the most drafts of a program.
+func (l *loop) widest() int {
+	if l.drafter == nil {
+		return 0
+	}
+	return l.e.cfg.MaxDraft
 }
 
 // bucket is the number of spans of the program for n sequences.
@@ -122,76 +182,110 @@ func (l *loop) bucket(n int) int {
 	return min(b, l.e.cfg.MaxSequences)
 }
 
-// capture records the program of a bucket.
-func (l *loop) capture(n int) (kernels.Program, error) {
-	e, k, t := l.e, l.kind.k, &l.t
-	rows := n * (k + 1)
-	slots, out := t.slots.Top(n), t.out.Top(n)
+// device is the drafter where it drafts on the device, or nil.
+func (l *loop) device() LoopDrafter {
+	if l.drafter == nil {
+		return nil
+	}
+	d, _ := l.drafter.Drafter.(LoopDrafter)
+	return d
+}
+
+// onHost says whether the host drafts.
+func (l *loop) onHost() bool { return l.drafter != nil && l.device() == nil }
+
+// record records what the program of a shape does.
+func (l *loop) record(q kernels.LoopQueue, sh shape) {
+	e, t, n, k, d := l.e, &l.t, sh.spans, sh.drafts, l.device()
+	rows := sh.rows()
+	slots, out := t.slots.Top(n), t.out.Top(n).Columns(0, 2+k)
 	kept, next, drafts := out.Columns(0, 1), out.Columns(1, 2), kernels.Buf{}
 	if k > 0 {
 		drafts = out.Columns(2, 2+k)
 	}
-	return e.q.Capture(kernels.GraphKey{Name: "loop", Spans: n, Rows: rows}, func(cq kernels.Queue) {
-		q := cq.(kernels.LoopQueue)
-		q.Post(l.ring)
+	q.Post(l.ring)
+	if d != nil {
 		for j := range k {
 			draft := t.draft.Top(n)
-			l.kind.drafter.device.(LoopDrafter).Draft(q, draft, slots, j, k)
+			d.Draft(q, draft, slots, j, k)
 			q.Copy(drafts.Columns(j, j+1), draft.Columns(kernels.StatTop1, kernels.StatTop1+1))
 		}
-		q.Post(l.ring)
-		b := e.t.batch(n, rows, rows)
-		b.MaxLen = k + 1
-		q.Copy(b.Seq, slots)
-		q.Chain(&b, e.caches, 0, next, drafts)
-		pass := e.forward(q, &b)
-		stats := e.stats.Top(rows)
-		q.Accept(kept, next, kernels.RuleGreedy, &b, stats)
-		q.Post(l.ring, out, stats)
-		if k > 0 {
-			l.kind.drafter.device.Follow(q, &b)
-		}
-		q.Halt(slots, t.left.Top(n), kept, next, drafts, t.stops.Top(n))
-		q.Commit(e.caches, &b, kept, kernels.Buf{})
-		if k > 0 {
-			step := Step{Queue: q, Batch: b, Kept: kept, Next: next, Hidden: pass.Hidden}
-			if tap := l.kind.drafter.tap; tap >= 0 {
-				step.Taps = pass.Taps[tap]
-			}
-			l.kind.drafter.device.(LoopDrafter).Level(&step)
-		}
-		q.Post(l.ring)
-	})
+	}
+	if k > 0 {
+		q.Limit(drafts, t.left.Top(n), t.most.Top(n))
+	}
+	q.Post(l.ring)
+	b := e.t.batch(n, rows, rows)
+	b.MaxLen = k + 1
+	q.Copy(b.Seq, slots)
+	q.Chain(&b, e.caches, 0, next, drafts)
+	pass := e.forward(q, &b)
+	stats := e.stats.Top(rows)
+	target := stats
+	if sh.drawn {
+		target = t.choice.Top(rows)
+		q.Draw(target, stats, pass.Logits, t.how.Top(n), &b, e.cfg.Vocab)
+	}
+	choice := target.Columns(kernels.StatTop1, kernels.StatTop1+1)
+	q.Accept(kept, next, kernels.RuleGreedy, &b, target)
+	q.Post(l.ring, out, stats, choice)
+	if d != nil {
+		d.Follow(q, &b)
+	}
+	q.Halt(slots, t.left.Top(n), kept, next, drafts, t.stops.Top(n))
+	q.Commit(e.caches, &b, kept, kernels.Buf{})
+	if d != nil {
+		d.Level(l.levelled(q, b, pass, kept, next))
+	}
+	q.Post(l.ring)
 }
 
 // replay runs the program over all spans in use.
 func (l *loop) replay() error {
-	n := len(l.spans)
-	if n == 0 {
+	if len(l.spans) == 0 {
 		return nil
 	}
-	bucket := l.bucket(n)
-	p, ok := l.program[bucket]
-	if !ok {
-		var err error
-		if p, err = l.capture(bucket); err != nil {
-			return err
-		}
-		l.program[bucket] = p
-	}
-	l.queue.Run(p)
 	f := flight{}
 	if last := len(l.free); last > 0 {
 		f, l.free = l.free[last-1], l.free[:last-1]
 	}
-	f.spans, f.bucket = append(f.spans[:0], l.spans...), bucket
+	f.spans, f.prompts = append(f.spans[:0], l.spans...), nil
+	if err := l.plan(&f); err != nil {
+		return err
+	}
+	if err := l.run(f.shape); err != nil {
+		return err
+	}
+	l.Replays++
 	l.flights = append(l.flights, f)
 	return nil
 }
 
-// await takes the entries of the oldest replay.
-func (l *loop) await() error {
-	for i := range l.entries {
+// run runs the program of a shape, captured when it is first needed.
+func (l *loop) run(sh shape) error {
+	if t := l.e.cfg.Timeline; t != nil {
+		l.record(l.queue, sh)
+		return t.device(decodeLane, fmt.Sprintf("loop: %d sequences, %d drafts", sh.spans, sh.drafts), l.e.step)
+	}
+	p, ok := l.program[sh]
+	if !ok {
+		var err error
+		l.Captures++
+		p, err = l.queue.Capture(kernels.GraphKey{Name: "loop", Spans: sh.spans, Rows: sh.rows()}, func(q kernels.Queue) {
+			l.record(q.(kernels.LoopQueue), sh)
+		})
+		if err != nil {
+			return err
+		}
+		l.program[sh] = p
+	}
+	l.queue.Run(p)
+	return nil
+}
+
+// await takes the next n entries.
+func (l *loop) await(n int) error {
+	for i := range n {
 		for looks := 0; ; looks++ {
 			there, err := l.ring.Take(&l.entries[i])
 			if err != nil {
@@ -205,36 +299,5 @@ func (l *loop) await() error {
 			}
 		}
 	}
-	return nil
-}
-
-// take finishes the oldest replay: records, ends, and the scheduler's books.
-func (l *loop) take() error {
-	if err := l.await(); err != nil {
-		return err
-	}
-	f := l.flights[0]
-	l.flights = append(l.flights[:0], l.flights[1:]...)
-	e, width := l.e, 2+l.kind.k
-	data := l.entries[2].Data
-	stats := data[f.bucket*width:]
-	active := 0
-	for i := range f.spans {
-		if data[i*width] > 0 {
-			active++
-		}
-	}
-	for i, s := range f.spans {
-		row := data[i*width:][:width]
-		if s.finish != "" || row[0] == 0 {
-			continue
-		}
-		d := decision{seq: s, kept: int(row[0]), next: row[1], drafts: row[2:], stats: stats[i*(l.kind.k+1)*kernels.StatCols:][:(l.kind.k+1)*kernels.StatCols]}
-		if err := l.decided(&d, active); err != nil {
-			return err
-		}
-	}
-	l.free = append(l.free, f)
-	e.step++
 	return nil
 }

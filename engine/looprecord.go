@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"exacta.dev/exacta/engine/sched"
 	"exacta.dev/exacta/kernels"
@@ -11,28 +12,160 @@ import (
 
 // decision is what one replay decided for one sequence.
 type decision struct {
-	seq    *Sequence
-	kept   int
-	next   int32
-	drafts []int32
-	stats  []int32 // of the rows of the span
+	seq     *Sequence
+	planned int
+	kept    int
+	next    int32
+	drafts  []int32 // those that were verified
+	stats   []int32 // of the rows of the span
+	choice  []int32 // of the target, at the same rows
 }
 
 func (d *decision) stat(row, col int) int32 { return d.stats[row*kernels.StatCols+col] }
 
-// decided does with a decision what judge, advance and report do in a step.
-func (l *loop) decided(d *decision, active int) error {
-	e, s := l.e, d.seq
-	for row := range l.kind.k + 1 {
-		if n := d.stat(row, kernels.StatNaNs); n > 0 {
-			e.core.Cancel(s.id)
-			e.end(s, FinishError, fmt.Errorf("request %s: %d logits at position %d are not numbers", s.req.ID, n, s.length+row))
-			return nil
+// turned is what a replay came to as a whole.
+type turned struct {
+	batch, rows, idle int
+	draftNs, verifyNs int64
+	totalNs           int64
+	decisions         []decision
+}
+
+// take finishes a replay: records, ends, and the scheduler's books.
+func (l *loop) take(f *flight) error {
+	if err := l.await(4); err != nil {
+		return err
+	}
+	e, t := l.e, l.turned(f)
+	if t.batch == 0 {
+		return nil // all sequences had ended
+	}
+	if err := l.inform(t); err != nil {
+		return err
+	}
+	l.observe(t)
+	for i := range t.decisions {
+		if d := &t.decisions[i]; d.seq.finish == "" {
+			if err := l.decided(d, t); err != nil {
+				return err
+			}
 		}
+	}
+	e.step++
+	return nil
+}
+
+// turned reads the entries of a replay. Rows of sequences that were cancelled
+// meanwhile count, but nothing is decided for them.
+func (l *loop) turned(f *flight) *turned {
+	t, out := &turned{}, &l.entries
+	k := f.shape.drafts
+	data, width := out[2].Data, 2+k
+	stats := data[f.shape.spans*width:]
+	choice := stats[f.shape.rows()*kernels.StatCols:]
+	for i, s := range f.spans {
+		row := data[i*width:][:width]
+		if row[0] == 0 {
+			continue
+		}
+		drafts := row[2:]
+		if end := slices.IndexFunc(drafts, func(id int32) bool { return id < 0 }); end >= 0 {
+			drafts = drafts[:end]
+		}
+		t.batch++
+		t.rows += 1 + len(drafts)
+		if s.finish == "" {
+			t.decisions = append(t.decisions, decision{
+				seq: s, planned: f.planned[i], kept: int(row[0]), next: row[1], drafts: slices.Clone(drafts),
+				stats: stats[i*(k+1)*kernels.StatCols:][:(1+len(drafts))*kernels.StatCols], choice: choice[i*(k+1):][:1+len(drafts)],
+			})
+		}
+	}
+	t.idle = f.shape.rows() - t.rows
+	began := out[0].At - time.Duration(f.hostNs)
+	if l.end > 0 {
+		l.Idle += out[0].At - l.end
+		began = min(began, l.end)
+	}
+	l.Busy += out[3].At - out[0].At
+	l.end = out[3].At
+	t.verifyNs, t.totalNs = int64(out[2].At-out[1].At), int64(l.end-began)
+	if l.drafter != nil {
+		t.draftNs = f.hostNs
+		if !l.onHost() {
+			t.draftNs = int64(out[1].At-out[0].At) + int64(out[3].At-out[2].At)
+		}
+	}
+	return t
+}
+
+// inform tells a drafter on the host what its sequences committed.
+func (l *loop) inform(t *turned) error {
+	if !l.onHost() {
+		return nil
+	}
+	s := &l.e.w.stepSpan
+	*s = Step{Queue: l.queue, Spans: s.Spans[:0]}
+	for i := range t.decisions {
+		d := &t.decisions[i]
+		if d.seq.drafter == l.drafter {
+			tokens := append([]int32{d.seq.tokens[d.seq.length]}, d.drafts...)
+			s.Spans = append(s.Spans, Span{Seq: d.seq, Start: d.seq.length, Tokens: tokens, Kept: d.kept, Next: d.next})
+		}
+	}
+	if len(s.Spans) == 0 {
+		return nil
+	}
+	from := l.e.cfg.Now()
+	if err := l.drafter.Committed(s); err != nil {
+		return l.fail(fmt.Errorf("drafter %s: %w", l.drafter.name, err))
+	}
+	took := l.e.cfg.Now() - from
+	t.draftNs, t.totalNs = t.draftNs+took, t.totalNs+took
+	return nil
+}
+
+// observe tells a policy of draft lengths what a replay gave and cost.
+func (l *loop) observe(t *turned) {
+	if l.e.cfg.Lengths == nil {
+		return
+	}
+	o := &l.e.w.outcome
+	*o = StepOutcome{Sequences: o.Sequences[:0], DraftNs: t.draftNs, TotalNs: t.totalNs}
+	for i := range t.decisions {
+		d := &t.decisions[i]
+		o.Sequences = append(o.Sequences, LengthOutcome{Seq: d.seq, Drafts: len(d.drafts), Accepted: Accepted(d.kept - 1)})
+	}
+	l.e.cfg.Lengths.Observe(o)
+}
+
+// check says what is wrong with the rows that a decision rests on.
+func (d *decision) check() error {
+	s := d.seq
+	for row := range len(d.drafts) + 1 {
+		if n := d.stat(row, kernels.StatNaNs); n > 0 {
+			return fmt.Errorf("request %s: %d logits at position %d are not numbers", s.req.ID, n, s.length+row)
+		}
+		if row < d.kept {
+			if err := s.unbounded(math.Float32frombits(uint32(d.stat(row, kernels.StatLogit1)))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decided does with a decision what judge, advance and report do in a step.
+func (l *loop) decided(d *decision, t *turned) error {
+	e, s := l.e, d.seq
+	if err := d.check(); err != nil {
+		e.core.Cancel(s.id)
+		e.end(s, FinishError, err)
+		return nil
 	}
 	ids := append(slices.Clone(d.drafts[:d.kept-1]), d.next)
 	emit, finish := s.cut(ids, e.cfg.MaxTokens)
-	rec := l.record(d, active, emit)
+	rec := l.recordOf(d, t, emit)
 	s.tokens = append(s.tokens, emit...)
 	s.sampler.Push(emit...)
 	s.length += d.kept
@@ -56,35 +189,38 @@ func (l *loop) decided(d *decision, active int) error {
 	return nil
 }
 
-// record is the record of a decision. Times are the device's, and the work is that of
-// the replay, idle rows and all.
-func (l *loop) record(d *decision, active int, emit []int32) *Record {
-	s, k, t := d.seq, l.kind.k, &l.entries
+// recordOf is the record of a decision. Times are the device's, from the end of what it
+// did before, and the work is that of the replay, idle rows and all.
+func (l *loop) recordOf(d *decision, t *turned, emit []int32) *Record {
+	s, out, n := d.seq, &l.entries, int32(len(d.drafts))
 	rec := &Record{
 		Request: s.req.ID, Sequence: s.id, Step: l.e.step, SeqStep: s.seqStep, Phase: Decode,
-		Batch: int32(active), BatchRows: int32(active * (k + 1)),
-		Position: int32(s.length), Rows: int32(k + 1), Cached: s.cached, Preemptions: s.preemptions,
-		Drafter: "none", Rule: s.rule.Name(), KPlanned: int32(k), KExecuted: int32(k), TreeNodes: int32(k),
+		Batch: int32(t.batch), BatchRows: int32(t.rows), IdleRows: int32(t.idle),
+		Position: int32(s.length), Rows: n + 1, Cached: s.cached, Preemptions: s.preemptions,
+		Drafter: "none", Rule: s.rule.Name(), Lossy: Lossy(s.rule), KPlanned: int32(max(0, min(d.planned, l.e.room(s)-1))), KExecuted: n, TreeNodes: n,
 		Accepted: Accepted(d.kept - 1), NextID: d.next, NextKind: NextCorrection,
 		EmittedIDs: emit, RealAccepted: Accepted(d.kept - 1), RealNextID: d.next, ForcedAccepted: Accepted(d.kept - 1),
-		VerifyNs: int64(t[2].At - t[1].At), TotalNs: int64(t[3].At - t[0].At),
-		DraftWork: t[1].Work.Sub(t[0].Work).Add(t[3].Work.Sub(t[2].Work)), TargetWork: t[2].Work.Sub(t[1].Work),
-	}
-	if k > 0 {
-		rec.ProposedIDs = slices.Clone(d.drafts)
+		VerifyNs: t.verifyNs, TotalNs: t.totalNs,
+		DraftWork: out[1].Work.Sub(out[0].Work).Add(out[3].Work.Sub(out[2].Work)), TargetWork: out[2].Work.Sub(out[1].Work),
 	}
 	switch {
-	case k == 0:
+	case n == 0:
 		rec.NextKind = NextSampled
-	case d.kept == k+1:
+	case d.kept == len(d.drafts)+1:
 		rec.NextKind = NextBonus
 	}
-	if s.drafter != nil {
-		rec.Drafter, rec.DraftNs = s.drafter.Drafter.Name(), int64(t[1].At-t[0].At)+int64(t[3].At-t[2].At)
+	if n > 0 {
+		rec.ProposedIDs = d.drafts
 	}
-	for r := range k + 1 {
+	rec.TargetIDs = slices.Clone(d.choice)
+	if s.drawn() { // where a draft was rejected, the host would stop
+		rec.TargetIDs = rec.TargetIDs[:d.kept]
+	}
+	if s.drafter != nil {
+		rec.Drafter, rec.DraftNs = s.drafter.Drafter.Name(), t.draftNs
+	}
+	for r := range int(n) + 1 {
 		top1, top2 := math.Float32frombits(uint32(d.stat(r, kernels.StatLogit1))), math.Float32frombits(uint32(d.stat(r, kernels.StatLogit2)))
-		rec.TargetIDs = append(rec.TargetIDs, d.stat(r, kernels.StatTop1))
 		rec.Gaps = append(rec.Gaps, top1-top2)
 		rec.Hashes = append(rec.Hashes, uint64(uint32(d.stat(r, kernels.StatHashLo)))|uint64(uint32(d.stat(r, kernels.StatHashHi)))<<32)
 	}

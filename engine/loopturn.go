@@ -14,32 +14,46 @@ func (e *Engine) looping() (*loop, error) {
 	if !e.cfg.Loop || len(e.seqs) == 0 {
 		return nil, nil
 	}
-	var kind loopKind
-	first := true
+	var d *drafterEntry
 	for _, s := range e.seqs {
-		k := e.loopKind(s)
-		if !k.ok || !first && k != kind {
+		if !e.loopable(s) || s.k() > 0 && d != nil && d != s.drafter {
 			return nil, nil
 		}
-		kind, first = k, false
-	}
-	if e.loops[kind] == nil {
-		l, err := e.newLoop(kind)
-		if err != nil {
-			return nil, err
+		if s.k() > 0 {
+			d = s.drafter
 		}
-		e.loops[kind] = l
 	}
-	return e.loops[kind], nil
+	if l := e.loops[d]; l != nil {
+		return l, nil
+	}
+	if d != nil && e.cfg.MaxSequences*(e.cfg.MaxDraft+1) > min(e.t.rows, e.t.logitRows) {
+		return nil, nil // a step is to have fewer rows
+	}
+	if e.cramped[d] {
+		return nil, nil
+	}
+	l, err := e.newLoop(d)
+	switch {
+	case errors.Is(err, kernels.ErrOutOfMemory): // steps need nothing more
+		e.cramped[d] = true
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	e.loops[d] = l
+	return l, nil
 }
 
 // turn is a step of the engine while a loop decodes. It reports whether anything is
 // left to do.
 func (l *loop) turn() (bool, error) {
 	e := l.e
-	if err := l.finishPrompts(); err != nil {
-		return false, err
+	if l.onHost() {
+		if err := l.takeAll(0); err != nil {
+			return false, err
+		}
 	}
+	e.cfg.Timeline.host("admit")
 	l.removeEnded()
 	if err := l.join(); err != nil {
 		return false, err
@@ -53,19 +67,46 @@ func (l *loop) turn() (bool, error) {
 		}
 		return e.runStep()
 	}
+	e.cfg.Timeline.host("launch prompts")
 	if err := l.startPrompts(); err != nil {
 		return false, err
 	}
+	e.cfg.Timeline.host("launch a replay")
 	if err := l.replay(); err != nil {
 		return false, err
 	}
+	e.cfg.Timeline.host("take")
 	// One replay stays out while there are sequences to decode.
-	for len(l.flights) > 1 || len(l.flights) > 0 && !l.busy() {
-		if err := l.take(); err != nil {
+	if err := l.takeAll(1); err != nil {
+		return false, err
+	}
+	if !l.busy() {
+		if err := l.takeAll(0); err != nil {
 			return false, err
 		}
+		l.end = 0
 	}
-	return len(e.seqs) > 0 || l.prompts != nil || len(l.flights) > 0, nil
+	e.cfg.Timeline.host("")
+	return len(e.seqs) > 0 || len(l.flights) > 0, nil
+}
+
+// takeAll takes what is out, the oldest first, except the last ones.
+func (l *loop) takeAll(except int) error {
+	for len(l.flights) > except {
+		f := l.flights[0]
+		l.flights = append(l.flights[:0], l.flights[1:]...)
+		if f.prompts != nil {
+			if err := l.takePrompts(f.prompts); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.take(&f); err != nil {
+			return err
+		}
+		l.free = append(l.free, f)
+	}
+	return nil
 }
 
 // busy reports whether a sequence is in the loop.
@@ -75,12 +116,7 @@ func (l *loop) busy() bool {
 
 // leave takes what is out, and gives the sequences back to Step.
 func (l *loop) leave() error {
-	for len(l.flights) > 0 {
-		if err := l.take(); err != nil {
-			return err
-		}
-	}
-	if err := l.finishPrompts(); err != nil {
+	if err := l.takeAll(0); err != nil {
 		return err
 	}
 	for i, s := range l.spans {
@@ -88,7 +124,7 @@ func (l *loop) leave() error {
 		s.looped = false
 		l.write(l.t.slots, i, -1)
 	}
-	l.spans = l.spans[:0]
+	l.spans, l.end = l.spans[:0], 0
 	l.e.loop = nil
 	return nil
 }
@@ -107,7 +143,7 @@ func (l *loop) removeEnded() {
 		}
 		last := len(l.spans) - 1
 		if i < last {
-			for _, t := range []kernels.Buf{l.t.slots, l.t.left, l.t.stops, l.t.out} {
+			for _, t := range []kernels.Buf{l.t.slots, l.t.left, l.t.stops, l.t.out, l.t.how} {
 				l.queue.Copy(t.Slice(i, i+1), t.Slice(last, last+1))
 			}
 		}
@@ -128,9 +164,9 @@ func (l *loop) join() error {
 		}
 	}
 	slices.SortFunc(ready, func(a, b *Sequence) int { return int(a.id - b.id) })
-	if d := l.kind.drafter; d != nil && len(ready) > 0 {
-		if err := e.settle(d, ready); err != nil {
-			return fmt.Errorf("drafter %s: %w", d.name, err)
+	if l.device() != nil && len(ready) > 0 {
+		if err := e.settle(l.drafter, ready); err != nil {
+			return fmt.Errorf("drafter %s: %w", l.drafter.name, err)
 		}
 	}
 	for _, s := range ready {
@@ -145,8 +181,10 @@ func (l *loop) join() error {
 			copy(stops, s.req.Stop)
 		}
 		l.write(l.t.slots, i, int32(s.slot))
-		l.write(l.t.left, i, int32(min(s.req.MaxNew-len(s.Output()), e.cfg.MaxTokens-len(s.tokens))))
+		l.write(l.t.left, i, int32(e.room(s)))
 		l.write(l.t.stops, i, stops...)
+		how := s.drawing()
+		l.write(l.t.how, i, how[:]...)
 		l.queue.Write(l.t.out.Slice(i, i+1).Columns(1, 2), int32Bytes(s.tokens[s.length:]))
 	}
 	return nil
@@ -161,7 +199,7 @@ func (l *loop) extend() (bool, error) {
 	e := l.e
 	most := e.cfg.slotPages() * kernels.PageTokens
 	for _, s := range l.spans {
-		need := min(most, s.length+3*(l.kind.k+1)+1)
+		need := min(most, s.length+3*(l.widest()+1)+1)
 		if need <= s.reach {
 			continue
 		}
@@ -183,94 +221,4 @@ func (l *loop) setPages(op sched.Op) {
 	if len(op.Pages) > 0 {
 		l.queue.SetPages(l.e.caches, op.Slot, op.First, op.Pages)
 	}
-}
-
-// promptStep is a step of prompts that runs between replays: what it decides follows
-// from the tables, and the host learns of it a turn later.
-type promptStep struct {
-	plan   sched.Plan
-	batch  kernels.Batch
-	begin  int64
-	ticket kernels.Ticket
-}
-
-// startPrompts records a step of prompts, if there are any to read.
-func (l *loop) startPrompts() error {
-	e := l.e
-	if l.prompts != nil || !e.core.Unplanned() {
-		return nil
-	}
-	p := &promptStep{plan: e.core.Plan(), begin: e.cfg.Now()}
-	if len(p.plan.Items) == 0 {
-		return e.core.Commit(nil)
-	}
-	if err := e.prepare(&p.plan); err != nil {
-		return err
-	}
-	e.w.asks = append(e.w.asks[:0], make([]Ask, len(e.w.items))...)
-	p.batch = e.layout()
-	b := p.batch
-	out := e.forward(l.queue, &b)
-	if n := b.LogitRows; n > 0 {
-		p.ticket = l.queue.Read(int32Bytes(e.statsHost[:n*kernels.StatCols]), e.stats.Top(n))
-	}
-	for i := range e.w.items {
-		it := &e.w.items[i]
-		if it.decodes() {
-			return errors.New("a sequence was planned to decode beside the loop")
-		}
-		next := int32(0)
-		if !it.plan.Last {
-			next = it.seq.tokens[it.plan.Start+len(it.tokens)]
-		}
-		e.t.keptHost, e.t.nextHost = append(e.t.keptHost, int32(len(it.tokens))), append(e.t.nextHost, next)
-	}
-	kept, next := e.t.decide(l.queue)
-	for i := range e.w.items {
-		if it := &e.w.items[i]; it.logits > 0 {
-			l.queue.Copy(next.Slice(i, i+1), e.stats.Slice(it.logit, it.logit+1).Columns(kernels.StatTop1, kernels.StatTop1+1))
-		}
-	}
-	d := l.kind.drafter
-	if d != nil {
-		d.device.Follow(l.queue, &b)
-	}
-	l.queue.Commit(e.caches, &b, kept, kernels.Buf{})
-	if d != nil {
-		step := Step{Queue: l.queue, Batch: b, Kept: kept, Next: next, Hidden: out.Hidden}
-		if d.tap >= 0 {
-			step.Taps = out.Taps[d.tap]
-		}
-		d.device.(LoopDrafter).Level(&step)
-	}
-	l.prompts = p
-	return nil
-}
-
-// finishPrompts waits for a step of prompts, behind which a replay has been recorded,
-// and does what follows from its results.
-func (l *loop) finishPrompts() error {
-	e, p := l.e, l.prompts
-	if p == nil {
-		return nil
-	}
-	l.prompts = nil
-	if p.batch.LogitRows > 0 {
-		if err := p.ticket.Wait(); err != nil {
-			return err
-		}
-	}
-	for i := range e.w.items {
-		e.judge(&e.w.items[i], kernels.Buf{})
-	}
-	if err := e.advance(p.plan.After); err != nil {
-		return err
-	}
-	total := e.cfg.Now() - p.begin
-	e.w.draftWork, e.w.targetWork = kernels.Counters{}, kernels.Counters{}
-	if err := e.report(p.batch, total, total); err != nil {
-		return err
-	}
-	e.step++
-	return nil
 }

@@ -40,6 +40,7 @@ type Record struct {
 
 	Batch         int32 // spans in the step's batch
 	BatchRows     int32 // rows in the step's batch
+	IdleRows      int32 // rows computed beside those for no sequence: a captured program has as many as its largest batch
 	PrefillTokens int32 // prefill rows in the step, over all sequences
 	Position      int32 // committed length of the sequence at the step's start
 	Rows          int32 // rows executed for this sequence: k executed + 1, or the chunk

@@ -31,9 +31,10 @@ type item struct {
 	tokens  []int32 // the span's tokens
 	path    []int32 // the rows that are kept, in order of position; nil: the first ones
 	rowOff  int
-	logit   int // index of its first wanted logits row
-	logits  int // number of wanted logits rows
-	before  int // logits rows before those, one for each other row of a prompt that is observed
+	logit   int     // index of its first wanted logits row
+	logits  int     // number of wanted logits rows
+	before  int     // logits rows before those, one for each other row of a prompt that is observed
+	choice  []int32 // the token that the device has chosen, where it has
 	verdict Verdict
 	kept    int
 	next    int32
@@ -116,13 +117,16 @@ func (e *Engine) runStep() (bool, error) {
 	if len(plan.Items) == 0 {
 		return false, e.core.Commit(nil)
 	}
-	begin := e.cfg.Now()
+	begin, line := e.cfg.Now(), e.cfg.Timeline
+	line.host("plan")
 	if err := e.prepare(&plan); err != nil {
 		return false, err
 	}
 	e.w.counted = e.be.Work()
+	line.host("draft")
 	e.propose()
 	e.w.draftWork = e.worked()
+	line.host("verify")
 	verifyFrom := e.cfg.Now()
 	batch := e.layout()
 	out, err := e.pass(batch)
@@ -139,6 +143,7 @@ func (e *Engine) runStep() (bool, error) {
 		return false, err
 	}
 	verifyNs := e.cfg.Now() - verifyFrom
+	line.host("commit")
 	e.w.targetWork = e.worked()
 	if err := e.outcomes(batch, begin, verifyNs); err != nil {
 		return false, err
@@ -155,6 +160,7 @@ func (e *Engine) runStep() (bool, error) {
 		return false, err
 	}
 	e.w.draftWork = e.w.draftWork.Add(e.worked())
+	line.host("report")
 	if err := e.advance(plan.After); err != nil {
 		return false, err
 	}
@@ -163,8 +169,14 @@ func (e *Engine) runStep() (bool, error) {
 	if err := e.report(batch, verifyNs, total); err != nil {
 		return false, err
 	}
+	line.host("")
+	where := decodeLane
+	if e.w.prefill > 0 {
+		where = promptLane
+	}
+	err = line.device(where, fmt.Sprintf("step: %d sequences, %d rows", batch.Spans, batch.Rows), e.step)
 	e.step++
-	return true, nil
+	return true, err
 }
 
 // prepare records the plan's cache operations and builds the step's items,

@@ -64,6 +64,30 @@ type Verifier interface {
 	Verify(v *Verification) (Verdict, error)
 }
 
+// Twin says how a device decides what a rule does, without the host: drafts stand
+// while they are the target's choice.
+type Twin uint8
+
+// Twins of rules.
+const (
+	NoTwin     Twin = iota // the host decides
+	ArgmaxTwin             // the choice is the argmax
+	DrawTwin               // the choice is drawn: kernels.DrawRow
+)
+
+// twinned is a Verifier with a twin on the device for requests with some parameters.
+type twinned interface {
+	Twin(p sample.Params) Twin
+}
+
+// twin returns the device's twin of a sequence's rule.
+func (s *Sequence) twin() Twin {
+	if t, ok := s.rule.(twinned); ok {
+		return t.Twin(s.req.Params)
+	}
+	return NoTwin
+}
+
 // Lossy reports whether a rule says of itself, by a method Lossy, that it accepts
 // drafts which the target would not have said: its output is neither that of plain
 // decoding nor of its distribution, whatever the request's parameters. Every record

@@ -172,7 +172,7 @@ func Bench(ctx context.Context, o BenchOptions, progress func(string)) (res *Ben
 }
 
 func (b *bench) open() error {
-	be, err := OpenBackend(b.o.Backend, b.o.Threads, b.o.Kernels)
+	be, err := OpenBackend(BackendChoice{Name: b.o.Backend, Threads: b.o.Threads, Kernels: b.o.Kernels})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/checkpoint"
 	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/registry"
@@ -26,14 +27,20 @@ type Profiled interface {
 
 // StepBenchOptions say which whole steps BenchSteps measures: all combinations.
 type StepBenchOptions struct {
-	Model   string
-	Backend string
+	Model     string
+	Backend   string
+	GPUMemory float64 // see BackendChoice
 	// Layers cuts a shape of random weights to its first layers; 0: all.
 	Layers               int
 	Batch, Rows, Context []int
 	Prefill              []int // chunks of these many rows
 	Replays              int
 	Operations           bool // time the operations of each step, too
+	// Draft, if not empty, is one of Drafts: the loop with K drafts is measured, too.
+	Draft string
+	K     int
+	// Trace, if not empty, is the file for a timeline of each step's operations.
+	Trace string
 }
 
 // StepBench holds what BenchSteps measured.
@@ -44,6 +51,8 @@ type StepBench struct {
 	// CopyBytesS is the device's copy rate, read and written, before and after.
 	CopyBytesS [2]float64 `json:"copy_bytes_per_s"`
 	Steps      []StepCost `json:"steps"`
+	// Loops are turns of the loop, where drafts were asked for.
+	Loops []LoopCost `json:"loops,omitempty"`
 }
 
 // StepCost is what one whole step costs: tables, the target's pass, statistics and
@@ -53,6 +62,15 @@ type StepCost struct {
 	Rows    int     `json:"rows"` // of each sequence
 	Context int     `json:"context"`
 	Ms      float64 `json:"ms"`
+	// Idle is the share of the replays' time in which the device was between two of
+	// them.
+	Idle float64 `json:"idle"`
+	// FloorMs is the time of the bytes below at the copy rate, ToPlain the time by
+	// that of one row a sequence (0: not measured).
+	FloorMs float64 `json:"floor_ms"`
+	ToPlain float64 `json:"to_plain,omitempty"`
+	// Peer is the fastest other engine that was measured at this work: see Peers.
+	Peer *PeerStep `json:"peer,omitempty"`
 	// Weights and Caches are the bytes that the step must read: of the weights that
 	// its products used, each once, and of keys, values and states.
 	Weights int64 `json:"weight_bytes"`
@@ -77,13 +95,18 @@ type OperationCost struct {
 
 // stepBench is a running measurement.
 type stepBench struct {
-	o   StepBenchOptions
-	be  Profiled
-	m   *model.Model
-	res StepBench
+	o        StepBenchOptions
+	be       Profiled
+	m        *model.Model
+	source   model.Source
+	res      StepBench
+	timeline *engine.Timeline // of Trace, or nil
 }
 
 func (o StepBenchOptions) validate() error {
+	if o.Draft != "" && !slices.Contains(Drafts, o.Draft) {
+		return fmt.Errorf("draft is %q; it must be one of %v", o.Draft, Drafts)
+	}
 	for _, v := range []struct {
 		name   string
 		list   []int
@@ -91,6 +114,7 @@ func (o StepBenchOptions) validate() error {
 	}{
 		{"batch", o.Batch, 1, 1 << 12}, {"rows", o.Rows, 1, kernels.WindowTokens}, {"context", o.Context, 0, 1 << 20},
 		{"prefill", o.Prefill, 1, 1 << 17}, {"replays", []int{o.Replays}, 1, 1 << 16}, {"layers", []int{o.Layers}, 0, 1 << 10},
+		{"k", []int{o.K}, 0, kernels.WindowTokens - 1},
 	} {
 		for _, n := range v.list {
 			if n < v.lo || n > v.hi {
@@ -107,7 +131,7 @@ func BenchSteps(ctx context.Context, o StepBenchOptions, progress func(string)) 
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	be, err := OpenBackend(o.Backend, 0, "")
+	be, err := OpenBackend(BackendChoice{Name: o.Backend, GPUMemory: o.GPUMemory})
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +143,15 @@ func BenchSteps(ctx context.Context, o StepBenchOptions, progress func(string)) 
 	}
 	if b.res.CopyBytesS[0], err = b.be.CopyRate(); err != nil {
 		return nil, err
+	}
+	if o.Trace != "" {
+		if b.timeline, err = engine.NewTimeline(be); err == nil {
+			err = b.timeline.Pause()
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, WriteTimeline(o.Trace, b.timeline)) }()
 	}
 	progress("loading " + o.Model)
 	if err := b.load(); err != nil {
@@ -135,6 +168,10 @@ func BenchSteps(ctx context.Context, o StepBenchOptions, progress func(string)) 
 			return nil, err
 		}
 		b.res.Steps = append(b.res.Steps, step)
+	}
+	b.compare()
+	if o.Draft != "" {
+		b.loops(progress)
 	}
 	b.res.CopyBytesS[1], err = b.be.CopyRate()
 	return &b.res, err
@@ -160,7 +197,11 @@ func (b *stepBench) load() error {
 		}
 		src = r
 	}
-	if b.m, err = model.Load(b.be, src, model.Options{MaxTokens: longest}); err != nil {
+	if b.o.Draft != "" {
+		longest = max(longest, 2*loopPrompt+(b.o.K+1)*(loopWarm+loopTurns)+slices.Max(append(slices.Clone(b.o.Batch), 0)))
+	}
+	b.source = src
+	if b.m, err = model.Load(b.be, src, model.Options{MaxTokens: longest, MTP: b.o.Draft == "mtp"}); err != nil {
 		return err
 	}
 	b.res.Model, b.res.Info, b.res.Layers = b.o.Model, b.be.Info(), b.m.Config.NumLayers
@@ -312,12 +353,25 @@ func (b *stepBench) measure(s *StepCost) (err error) {
 	}
 	q := b.be.Queue()
 	t.advance(q, s)
+	looper := q.(kernels.LoopQueue)
+	ring, err := b.be.(kernels.Looper).Ring(2*b.o.Replays, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ring.Close()) }()
+	posts := false
 	step := func(q kernels.Queue) {
+		if posts {
+			q.(kernels.LoopQueue).Post(ring)
+		}
 		q.Chain(&t.batch, t.caches, 0, t.first, t.rest)
 		out := b.m.Forward(q, &t.batch, t.caches)
 		q.Stats(t.stats, out.Logits, b.m.Config.VocabSize, true)
 		if t.batch.LogitRows == t.batch.Rows {
 			q.Accept(t.kept, t.next, kernels.RuleGreedy, &t.batch, t.stats)
+		}
+		if posts {
+			q.(kernels.LoopQueue).Post(ring)
 		}
 	}
 	step(q)
@@ -325,7 +379,8 @@ func (b *stepBench) measure(s *StepCost) (err error) {
 		return err
 	}
 	before := b.be.Work()
-	program, err := q.Capture(kernels.GraphKey{Name: "step", Spans: s.Batch, Rows: s.Batch * s.Rows}, step)
+	key := kernels.GraphKey{Name: "step", Spans: s.Batch, Rows: s.Batch * s.Rows}
+	program, err := q.Capture(key, step)
 	if err != nil {
 		return err
 	}
@@ -338,9 +393,39 @@ func (b *stepBench) measure(s *StepCost) (err error) {
 	}
 	work := b.be.Work().Sub(before)
 	b.account(s, took, work, t.caches)
-	if b.o.Operations {
-		return b.operations(s, step)
+	posts = true
+	if program, err = looper.Capture(key, step); err == nil {
+		_, err = replay(q, program, b.o.Replays)
 	}
+	if posts = false; err == nil {
+		err = b.idle(s, ring)
+	}
+	if err == nil && b.o.Operations {
+		err = b.operations(s, step)
+	}
+	if err == nil && b.timeline != nil {
+		err = b.timeline.Profile(fmt.Sprintf("%d sequences, %d rows each, context %d", s.Batch, s.Rows, s.Context), step)
+	}
+	return err
+}
+
+// idle reads from the ring when each replay began and ended.
+func (b *stepBench) idle(s *StepCost, ring kernels.Ring) error {
+	var first, last, idle time.Duration
+	for i := range 2 * b.o.Replays {
+		var e kernels.Entry
+		if there, err := ring.Take(&e); err != nil || !there {
+			return errors.Join(err, fmt.Errorf("bench: entry %d of %d replays is missing", i, b.o.Replays))
+		}
+		switch {
+		case i == 0:
+			first = e.At
+		case i%2 == 0:
+			idle += e.At - last
+		}
+		last = e.At
+	}
+	s.Idle = idle.Seconds() / max(1e-9, (last-first).Seconds())
 	return nil
 }
 
@@ -364,6 +449,7 @@ func (b *stepBench) account(s *StepCost, took time.Duration, work kernels.Counte
 	s.Weights = int64(work.WeightBytes) / runs
 	s.Caches = int64(s.Batch) * (page*int64(s.Context)/kernels.PageTokens + snapshot)
 	s.BytesS = float64(s.Weights+s.Caches) / took.Seconds()
+	s.FloorMs = float64(s.Weights+s.Caches) / b.res.CopyBytesS[0] * 1e3
 	s.RatioToCopy = s.BytesS / b.res.CopyBytesS[0]
 	s.FLOPS = 2 * float64(work.MACs) / float64(runs) / took.Seconds()
 	s.TokS = float64(s.Batch*s.Rows) / took.Seconds()

@@ -26,8 +26,11 @@ type Config struct {
 	// Model: embedded, random:SHAPE, a directory with config.json, a GGUF file,
 	// or ORG/NAME of a model in the Hugging Face cache.
 	Model string `yaml:"model" json:"model"`
-	// Backend: cpu or ref (float64, slow), or cuda.
+	// Backend: cpu or ref (float64, slow), cuda, or fakedev, a CPU that pretends to
+	// be a device.
 	Backend string `yaml:"backend" json:"backend"`
+	// GPUMemory is the share of the GPU's memory that cuda may take; 0 is 0.9.
+	GPUMemory float64 `yaml:"gpu_memory,omitempty" json:"gpu_memory,omitempty"`
 	// Threads of the CPU backend; 0 is all cores.
 	Threads int `yaml:"threads" json:"threads"`
 	// Kernels forces a CPU kernel set: avx512bf16, avx512f, avx2 or go.
@@ -182,7 +185,13 @@ type EngineConfig struct {
 	// output that may stop early before it has seen some end; -1 admits by the
 	// prompt alone.
 	ExpectedOutput int `yaml:"expected_output" json:"expected_output"`
+	// Loop: auto, the default, decodes on the device without the host wherever
+	// backend and request allow it; off never does.
+	Loop string `yaml:"loop,omitempty" json:"loop,omitempty"`
 }
+
+// Loops are the values of EngineConfig.Loop.
+var Loops = []string{"auto", "off"}
 
 // Default returns the configuration that a file starts from.
 func Default() Config {

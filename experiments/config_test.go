@@ -94,7 +94,7 @@ func TestConfigRefuses(t *testing.T) {
 		// Out of range.
 		"name: a/b" + rest:                                    `x.yaml:1: name: "a/b" is not a name for a directory`,
 		"model: ''" + rest:                                    "x.yaml:1: model: is empty",
-		"backend: abacus" + rest:                              `x.yaml:1: backend: "abacus" is not known; use one of [cpu ref cuda]`,
+		"backend: abacus" + rest:                              `x.yaml:1: backend: "abacus" is not known; use one of [cpu ref cuda fakedev]`,
 		"threads: -1" + rest:                                  "x.yaml:1: threads: -1 is out of range 0..1024",
 		"context: -1" + rest:                                  "x.yaml:1: context: -1 is out of range",
 		"max_new: 0" + rest:                                   "x.yaml:1: max_new: 0 is out of range 1..1048576",

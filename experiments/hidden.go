@@ -27,6 +27,7 @@ const hiddenManifest = "export.json"
 type HiddenOptions struct {
 	Model, Backend, Kernels string
 	Threads                 int
+	GPUMemory               float64 // see BackendChoice
 
 	Prompts string // JSONL file of prompts
 	Text    string // text file, cut into pieces of Length tokens
@@ -144,7 +145,7 @@ func Hidden(ctx context.Context, o HiddenOptions, progress func(string)) (res *H
 	if err != nil {
 		return nil, err
 	}
-	be, err := OpenBackend(o.Backend, o.Threads, o.Kernels)
+	be, err := OpenBackend(BackendChoice{Name: o.Backend, Threads: o.Threads, Kernels: o.Kernels, GPUMemory: o.GPUMemory})
 	if err != nil {
 		return nil, err
 	}

@@ -331,11 +331,15 @@ func (l *Lab) Cost(spans []audit.SpanCost) kernels.Counters {
 			attention++
 		}
 	}
-	var rows, logits, keys uint64
+	var rows, idle, logits, keys uint64
 	for _, s := range spans {
 		n := uint64(s.Rows)
 		rows += n
 		logits += uint64(s.LogitRows)
+		if s.Idle {
+			idle += n
+			continue
+		}
 		own := n * (n + 1) / 2
 		if s.Own > 0 {
 			own = uint64(s.Own)
@@ -344,7 +348,7 @@ func (l *Lab) Cost(spans []audit.SpanCost) kernels.Counters {
 	}
 	out := kernels.Counters{
 		Ops: 2 + 5*layers, MatMulRows: 4*layers*rows + logits, MACs: trunk*rows + head*logits, WeightBytes: 2 * trunk,
-		AttendRows: attention * rows, KVTokens: attention * keys, DeltaRows: (layers - attention) * rows, LogitRows: logits,
+		AttendRows: attention * (rows - idle), KVTokens: attention * keys, DeltaRows: (layers - attention) * (rows - idle), LogitRows: logits,
 	}
 	if logits > 0 {
 		out.Ops += 3

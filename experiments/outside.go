@@ -21,9 +21,10 @@ type EndpointOptions struct {
 	Endpoint, Plain string
 	// Key is sent to both as a bearer token, if it is not empty.
 	Key string
-	// Model is the model of the same weights, Backend, Kernels and Threads
+	// Model is the model of the same weights, Backend, Kernels, GPUMemory and Threads
 	// what it runs on (see OpenBackend).
 	Model, Backend, Kernels string
+	GPUMemory               float64
 	Threads                 int
 	// Prompts is a file of prompts; "" takes those that come with the model.
 	Prompts string
@@ -87,7 +88,7 @@ func AuditEndpoint(ctx context.Context, o EndpointOptions) (res *outside.Result,
 // judgeEvidence loads the model and audits what was collected.
 func judgeEvidence(ctx context.Context, ev *outside.Evidence, entry *registry.Entry, tok outside.Tokenizer, o EndpointOptions) (res *outside.Result, err error) {
 	o.Progress("loading the model")
-	be, err := OpenBackend(o.Backend, o.Threads, o.Kernels)
+	be, err := OpenBackend(BackendChoice{Name: o.Backend, Threads: o.Threads, Kernels: o.Kernels, GPUMemory: o.GPUMemory})
 	if err != nil {
 		return nil, err
 	}

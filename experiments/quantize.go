@@ -146,7 +146,7 @@ func (z *quantizer) load() (err error) {
 	if z.entry, err = registry.Open(z.o.Model); err != nil {
 		return err
 	}
-	be, err := OpenBackend(z.o.Backend, z.o.Threads, z.o.Kernels)
+	be, err := OpenBackend(BackendChoice{Name: z.o.Backend, Threads: z.o.Threads, Kernels: z.o.Kernels})
 	if err != nil {
 		return errors.Join(err, z.entry.Close())
 	}

@@ -29,6 +29,8 @@ type RunOptions struct {
 	Progress func(text string)
 	// Warn is told what drafters report and the run survives; may be nil.
 	Warn func(text string)
+	// Trace, if not empty, is the file for the run's timeline: see engine.Timeline.
+	Trace string
 }
 
 // mostWarnings bounds those that are kept.
@@ -115,6 +117,12 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (sum *Summary, err error
 		if note != "" {
 			s.warn(note)
 		}
+	}
+	if o.Trace != "" {
+		if s.timeline, err = engine.NewTimeline(s.be); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		defer func() { err = errors.Join(err, WriteTimeline(o.Trace, s.timeline)) }()
 	}
 	r := &runner{session: s, progress: o.Progress, refs: map[string]*acceptance.Trace{}, points: cfg.points()}
 	r.classes = map[string]string{}

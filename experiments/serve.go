@@ -205,7 +205,7 @@ func (s *Served) engine(cfg *ServeConfig, l engine.Listener) (*engine.Engine, er
 	return engine.New(s.session.m, engine.Config{
 		MaxTokens: cfg.Context, MaxSequences: cfg.Sequences, MaxDraft: cfg.MaxK, Vocab: s.session.entry.Vocab(),
 		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache,
-		Policy: ec.Policy, PrefillShare: ec.PrefillShare, ExpectedOutput: ec.ExpectedOutput,
+		Policy: ec.Policy, PrefillShare: ec.PrefillShare, ExpectedOutput: ec.ExpectedOutput, Loop: ec.Loop != "off",
 		Lengths: cfg.Length.New(), PromptLogits: cfg.PromptLogProbs,
 	}, drafters, rule, rec, l)
 }

@@ -23,8 +23,10 @@ type ServeConfig struct {
 	// Model, Backend, Threads and Kernels are those of experiments.
 	Model   string `yaml:"model"`
 	Backend string `yaml:"backend"`
-	Threads int    `yaml:"threads"`
-	Kernels string `yaml:"kernels"`
+	// GPUMemory is that of experiments.
+	GPUMemory float64 `yaml:"gpu_memory,omitempty"`
+	Threads   int     `yaml:"threads"`
+	Kernels   string  `yaml:"kernels"`
 	// Name is what clients call the model; empty is Model.
 	Name string `yaml:"name"`
 	// Context is the longest sequence in tokens, prompt and answer; 0 is the
@@ -160,6 +162,8 @@ func (c *ServeConfig) Validate() error {
 	switch {
 	case c.Model == "":
 		return bad("model", "is empty; give %s", registry.Names)
+	case validGPUMemory(c.GPUMemory, c.Backend) != "":
+		return bad("gpu_memory", "%s", validGPUMemory(c.GPUMemory, c.Backend))
 	case !slices.Contains(Backends, c.Backend):
 		return bad("backend", "%q is not known; use one of %v", c.Backend, Backends)
 	case c.RecordPrompts && c.Records == "":
@@ -257,6 +261,7 @@ func (c *ServeConfig) simulation() string {
 func (c *ServeConfig) experiment() Config {
 	e := Default()
 	e.Model, e.Backend, e.Threads, e.Kernels, e.Context, e.Engine = c.Model, c.Backend, c.Threads, c.Kernels, c.Context, c.Engine
+	e.GPUMemory = c.GPUMemory
 	for _, s := range c.Strategies {
 		e.Strategies = append(e.Strategies, Strategy{Drafter: s.Drafter, K: []int{s.K}, Config: s.Config, Length: c.Length, Simulate: c.Simulate})
 	}

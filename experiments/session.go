@@ -24,6 +24,8 @@ type session struct {
 	packing Packing
 	warn    func(text string)   // of drafters; may be nil
 	tokens  *grammar.Vocabulary // made when a grammar needs it
+	// timeline of all engines; may be nil.
+	timeline *engine.Timeline
 }
 
 // open loads what a configuration names. prompts, if not nil, are used instead
@@ -73,7 +75,7 @@ func (s *session) fit() (err error) {
 
 // load opens the backend and loads the model.
 func (s *session) load() (err error) {
-	if s.be, err = OpenBackend(s.cfg.Backend, s.cfg.Threads, s.cfg.Kernels); err != nil {
+	if s.be, err = OpenBackend(BackendChoice{Name: s.cfg.Backend, Threads: s.cfg.Threads, Kernels: s.cfg.Kernels, GPUMemory: s.cfg.GPUMemory}); err != nil {
 		return err
 	}
 	s.m, s.packing, err = LoadModel(s.be, s.entry, model.Options{MaxTokens: s.cfg.Context, MTP: true}, s.cfg.PackCache)
@@ -165,7 +167,8 @@ func (s *session) engine(p Point, rec engine.Recorder) (*engine.Engine, error) {
 	return engine.New(s.m, engine.Config{
 		MaxTokens: s.cfg.Context, MaxSequences: p.Concurrency, MaxDraft: max(1, p.K), Vocab: s.entry.Vocab(), Tokens: s.tokens,
 		Pages: ec.Pages, BatchTokens: ec.BatchTokens, Chunk: ec.Chunk, PrefixCache: ec.PrefixCache, Lengths: lengths,
-		Policy: ec.Policy, PrefillShare: ec.PrefillShare, ExpectedOutput: ec.ExpectedOutput,
+		Policy: ec.Policy, PrefillShare: ec.PrefillShare, ExpectedOutput: ec.ExpectedOutput, Loop: ec.Loop != "off",
+		Timeline: s.timeline,
 	}, drafters, rule, rec, engine.Listener{})
 }
 

@@ -42,6 +42,8 @@ func (c *Config) Validate() error {
 		return bad("backend", "%q is not known; use one of %v", c.Backend, Backends)
 	case c.Threads < 0 || c.Threads > 1024:
 		return bad("threads", "%d is out of range 0..1024", c.Threads)
+	case validGPUMemory(c.GPUMemory, c.Backend) != "":
+		return bad("gpu_memory", "%s", validGPUMemory(c.GPUMemory, c.Backend))
 	case c.PackCache && c.Backend != "cpu":
 		return bad("pack_cache", "is for backend cpu, not %s", c.Backend)
 	case c.Context < 0 || c.Context > 1<<24:
@@ -77,6 +79,8 @@ func (c EngineConfig) validate() error {
 		return bad("engine.policy", "%q is not known; use one of %v", c.Policy, sched.Policies())
 	case c.PrefillShare < 0 || c.PrefillShare > 100:
 		return bad("engine.prefill_share", "%d is out of range 0..100", c.PrefillShare)
+	case c.Loop != "" && !slices.Contains(Loops, c.Loop):
+		return bad("engine.loop", "%q is not known; use one of %v", c.Loop, Loops)
 	case c.ExpectedOutput < -1 || c.ExpectedOutput > 1<<20:
 		return bad("engine.expected_output", "%d is out of range -1..%d", c.ExpectedOutput, 1<<20)
 	}

@@ -1,6 +1,9 @@
 package kernels
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Info describes a backend for reports and provenance.
 type Info struct {
@@ -60,10 +63,26 @@ func (m Memory) Total() int64 {
 	return t
 }
 
+// ErrOutOfMemory is in the chain of errors of Load, Alloc and Caches that were refused
+// for lack of memory. The backend goes on as before.
+var ErrOutOfMemory = errors.New("out of memory")
+
 // OpTime is the time that one operation of a queue took on the device.
 type OpTime struct {
 	Name string
+	At   time.Duration // when it began: see Traced
 	Took time.Duration
+}
+
+// Traced is a Backend that can time its operations.
+type Traced interface {
+	Backend
+	// Trace begins, or ends, to time each operation that is recorded from now on;
+	// those of captured programs are not.
+	Trace(on bool) error
+	// Traced waits for all operations, and returns those since the call before, in
+	// order. Their times At count from when that call, or Trace, returned.
+	Traced() ([]OpTime, error)
 }
 
 // Backend owns memory and runs queues. Its methods are called from one

@@ -276,9 +276,10 @@ type Queue interface {
 	// Chain lays out b as one chain per span: span s has 1 + width rows,
 	// where width is the columns of rest (rest may be none), tokens
 	// first[s], rest[s][0], rest[s][1], ..., Start = committed length of
-	// its slot + ahead. Seq must be set; a span whose Seq is negative is
-	// idle. LogitRows entries list the rows in order, all of them if there
-	// is room for all, else the last row of each span. first I32
+	// its slot + ahead. A span ends before its first negative token in rest;
+	// its rows from there on are idle. Seq must be set; a span whose Seq is
+	// negative is idle. LogitRows entries list the rows in order, all of them
+	// if there is room for all, else the last row of each span. first I32
 	// [Spans, 1], rest I32 [Spans, width]; both may be column views.
 	Chain(b *Batch, c Caches, ahead int, first, rest Buf)
 	// Shift lays out dst as the span-by-span successor view of src, for a

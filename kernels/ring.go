@@ -41,6 +41,16 @@ type LoopQueue interface {
 	Queue
 	// Post leaves an entry with the rows of I32 views in a ring.
 	Post(r Ring, views ...Buf)
+	// Draw chooses a token for each wanted row of b: dst[i] (I32 [LogitRows, 1]) is
+	// DrawRow of row i of logits (F32 [LogitRows, >= vocab]), cut to vocab columns,
+	// for the position behind its row, with the argmax that stats has and the row of
+	// how (I32 [Spans, DrawCols]) of its span; -1 for an idle row.
+	Draw(dst, stats, logits, how Buf, b *Batch, vocab int)
+	// Limit ends drafts early: drafts[s][j] becomes -1 for all j from
+	// min(most[s], left[s]-1) on, 0 at least. left are the tokens that a sequence may
+	// still emit, most the drafts that it is to have. left, most I32 [spans, 1],
+	// drafts I32 [spans, k].
+	Limit(drafts, left, most Buf)
 	// Halt takes sequences that end out of a loop. Span s has emitted
 	// drafts[s][0..kept[s]-2] and next[s]; left[s], the tokens that it may still
 	// emit, falls by kept[s]. If none are left, or one of the tokens is in stops[s],

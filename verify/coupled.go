@@ -33,6 +33,17 @@ func (coupled) Exact(sample.Params) bool { return true }
 // drafts.
 func (coupled) TargetNoise() bool { return true }
 
+// Twin says that the device decides the same by the raw logits.
+func (coupled) Twin(p sample.Params) engine.Twin {
+	switch {
+	case p.Plain():
+		return engine.ArgmaxTwin
+	case p.Drawn():
+		return engine.DrawTwin
+	}
+	return engine.NoTwin
+}
+
 // Verify implements engine.Verifier. The token after n drafts has position
 // v.Position + 1 + n.
 func (coupled) Verify(v *engine.Verification) (engine.Verdict, error) {

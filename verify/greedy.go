@@ -32,6 +32,14 @@ func (greedy) NeedsLogits(p sample.Params) bool { return !p.Plain() }
 // Exact implements engine.Verifier.
 func (greedy) Exact(p sample.Params) bool { return p.Greedy() }
 
+// Twin says that the device decides the same by the argmax of the raw logits.
+func (greedy) Twin(p sample.Params) engine.Twin {
+	if p.Plain() {
+		return engine.ArgmaxTwin
+	}
+	return engine.NoTwin
+}
+
 // Serves implements Limited.
 func (greedy) Serves(p sample.Params) error {
 	if p.Greedy() {

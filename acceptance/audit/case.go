@@ -183,4 +183,6 @@ type SpanCost struct {
 	// follows, or itself, in a tree; 0 is a chain, which has
 	// Rows*(Rows+1)/2.
 	Own int
+	// Idle says that the rows belong to no sequence: they attend to nothing.
+	Idle bool
 }

@@ -19,7 +19,7 @@ type deferredDraft struct {
 	proposed int64
 	fastest  *engine.Record
 	verify   int64 // shortest time of verification
-	mixed    bool  // sequences draft to different lengths
+	mixed    bool  // sequences draft to different lengths, or beside idle rows
 }
 
 // draftSpan is a sequence's part in it.
@@ -55,13 +55,14 @@ func (a *workAudit) drafted(recs []*engine.Record) {
 		counts[s]++
 		d.recs = append(d.recs, s)
 	}
+	d.mixed = recs[0].IdleRows > 0
 	for _, s := range d.recs {
 		d.mixed = d.mixed || s.k != d.recs[0].k
 	}
 	if prefill > 0 {
 		d.recs = append(d.recs, draftSpan{engine.Prefill, draftSize{}, prefill})
 	}
-	d.shape = fmt.Sprint(d.strategy, counts, prefill, d.work)
+	d.shape = fmt.Sprint(d.strategy, counts, prefill, d.work, d.mixed)
 	if i, ok := a.shapes[d.shape]; ok {
 		a.deferred[i].steps++
 		a.deferred[i].verify = min(a.deferred[i].verify, recs[0].VerifyNs)

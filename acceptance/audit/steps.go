@@ -31,8 +31,8 @@ func (s *stepper) flush() {
 	s.recs = s.recs[:0]
 }
 
-// step checks the totals of an engine step. A sequence that failed in it has no
-// record: then the totals may be larger.
+// step checks the totals of an engine step. A sequence that failed or was cancelled in
+// it has no record: then the totals may be larger.
 func (a *countsAudit) step(recs []*engine.Record) {
 	k := a.b.check(checkTotals)
 	var rows, fresh int32
@@ -42,10 +42,10 @@ func (a *countsAudit) step(recs []*engine.Record) {
 		if r.Phase == engine.Prefill {
 			fresh += r.Rows
 		}
-		same = same && r.Batch == recs[0].Batch && r.BatchRows == recs[0].BatchRows && r.PrefillTokens == recs[0].PrefillTokens
+		same = same && r.Batch == recs[0].Batch && r.BatchRows == recs[0].BatchRows && r.PrefillTokens == recs[0].PrefillTokens && r.IdleRows == recs[0].IdleRows
 	}
 	r := recs[0]
-	ok := int(r.Batch) == len(recs) && r.BatchRows == rows && r.PrefillTokens == fresh
+	ok := int(r.Batch) == len(recs) && r.BatchRows == rows && r.PrefillTokens == fresh && r.IdleRows >= 0
 	if a.failures() {
 		ok = int(r.Batch) >= len(recs) && r.BatchRows >= rows && r.PrefillTokens >= fresh
 	}
@@ -59,12 +59,12 @@ func (a *countsAudit) step(recs []*engine.Record) {
 	a.together(recs)
 }
 
-// failures reports whether any request of the case ended in an error.
+// failures reports whether any request of the case was cancelled or ended in an error.
 func (a *countsAudit) failures() bool {
 	if a.ended == 0 {
 		a.ended = 1
 		for _, r := range a.c.Requests {
-			if r.Finish == engine.FinishError {
+			if r.Finish == engine.FinishError || r.Finish == engine.FinishCancel {
 				a.ended = 2
 			}
 		}

@@ -212,6 +212,10 @@ func (a *workAudit) target(recs []*engine.Record) bool {
 		rows += int64(spans[i].Rows)
 		pure = pure && r.Phase == engine.Decode
 	}
+	if n := int(recs[0].IdleRows); n > 0 {
+		spans = append(spans, SpanCost{Rows: n, LogitRows: n, Idle: true})
+		rows += int64(n)
+	}
 	want, got := a.c.Lab.Cost(spans), recs[0].TargetWork
 	what := differ(want, got)
 	if k := a.b.check(checkTarget); !k.holds(what == "") || a.short[widthKey(recs, pure)] != nil {

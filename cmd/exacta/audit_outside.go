@@ -103,7 +103,7 @@ func (f *outsideFlags) run(cmd *cobra.Command, o *options) error {
 	}
 	p := newProgress(cmd.ErrOrStderr())
 	res, err := experiments.AuditEndpoint(cmd.Context(), experiments.EndpointOptions{
-		Endpoint: f.endpoint, Plain: f.plain, Key: os.Getenv(keyVariable), Model: f.model, Backend: f.backend, Kernels: f.kernels, Threads: f.threads,
+		Endpoint: f.endpoint, Plain: f.plain, Key: os.Getenv(keyVariable), Model: f.model, Backend: f.backend, Kernels: f.kernels, Threads: f.threads, GPUMemory: f.gpuMemory,
 		Prompts: f.prompts, Requests: f.requests, MaxTokens: f.maxTokens, Concurrency: levels, Options: opt, Progress: p.show,
 	})
 	p.clear()

@@ -27,6 +27,8 @@ type generateFlags struct {
 	color        string
 	sampling     experiments.Sampling
 	simulate     string
+	loop, trace  string
+	timeline     *engine.Timeline // of --trace
 }
 
 // shown is what is printed before the answer, and the prompt of a chat template.
@@ -86,6 +88,8 @@ the whole output matches unless --max-tokens cuts it.`,
 	}
 	f.modelFlags.add(cmd)
 	f.chatFlags.add(cmd)
+	addLoop(cmd, &f.loop)
+	addTrace(cmd, &f.trace)
 	cmd.Flags().StringVar(&f.draft, "draft", "mtp", "draft strategy (exacta drafters)")
 	cmd.Flags().StringVar(&f.rule, "rule", "greedy", "acceptance rule (exacta rules)")
 	cmd.Flags().IntVar(&f.k, "k", 3, "drafts per step")
@@ -116,6 +120,9 @@ func (f *generateFlags) check() error {
 	if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
 		return fmt.Errorf("--color %q; use auto, always or never", f.color)
 	}
+	if f.loop != "" && !slices.Contains(experiments.Loops, f.loop) {
+		return fmt.Errorf("--loop %q; use one of %v", f.loop, experiments.Loops)
+	}
 	if f.maxTokens < 1 || f.maxTokens > 1<<20 {
 		return fmt.Errorf("--max-tokens %d; it must be 1..%d", f.maxTokens, 1<<20)
 	}
@@ -135,7 +142,7 @@ func (f *generateFlags) check() error {
 	return err
 }
 
-func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error {
+func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -144,6 +151,12 @@ func (f *generateFlags) run(cmd *cobra.Command, o *options, prompt string) error
 		return err
 	}
 	defer l.Close()
+	if f.trace != "" {
+		if f.timeline, err = engine.NewTimeline(l.backend); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, experiments.WriteTimeline(f.trace, f.timeline)) }()
+	}
 	ids, shown, err := f.prompt(l, prompt)
 	if err != nil {
 		return err
@@ -236,6 +249,6 @@ func (f *generateFlags) engine(l *loaded, prompt int, listener engine.Listener) 
 		tokens = experiments.Tokens(l.Tokenizer, l.Vocab(), l.Source.Config().EOS)
 	}
 	return engine.New(l.m, engine.Config{
-		MaxTokens: min(l.m.MaxTokens, max(prompt+f.maxTokens, prompt+1)), MaxSequences: 1, MaxDraft: max(1, f.k), Vocab: l.Vocab(), Tokens: tokens,
+		MaxTokens: min(l.m.MaxTokens, max(prompt+f.maxTokens, prompt+1)), MaxSequences: 1, MaxDraft: max(1, f.k), Vocab: l.Vocab(), Tokens: tokens, Loop: f.loop != "off", Timeline: f.timeline,
 	}, drafters, rule, nil, listener)
 }

@@ -35,7 +35,7 @@ out, files: [{name, sequences, tokens, bytes}]}.`,
   exacta hidden --text corpus.txt --length 512 --taps 4,12,20 --out states
   exacta hidden --ids openings.jsonl --new 256 --taps 4,12,20 --out rollouts --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h.Model, h.Backend, h.Kernels, h.Threads = f.model, f.backend, f.kernels, f.threads
+			h.Model, h.Backend, h.Kernels, h.Threads, h.GPUMemory = f.model, f.backend, f.kernels, f.threads, f.gpuMemory
 			h.ShardBytes, h.Version = int64(shard)<<20, version()
 			p := newProgress(cmd.ErrOrStderr())
 			res, err := experiments.Hidden(cmd.Context(), h, p.show)

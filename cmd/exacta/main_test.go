@@ -111,7 +111,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"generate", "--color", "pink", "x"}, "use auto, always or never"},
 		{[]string{"generate", "--temperature", "0.5", "x"}, "rule greedy serves temperature 0"},
 		{[]string{"generate", "--temperature", "-1", "--rule", "coupled", "x"}, "temperature"},
-		{[]string{"generate", "--backend", "abacus", "x"}, `backend "abacus" is not known; use one of [cpu ref cuda]`},
+		{[]string{"generate", "--backend", "abacus", "x"}, `backend "abacus" is not known; use one of [cpu ref cuda fakedev]`},
 		{[]string{"generate", "--kernels", "mmx", "x"}, "mmx"},
 		{[]string{"generate", "--model", "no-such-model", "x"}, "no such file or directory"},
 		{[]string{"generate", "--model", "random:nothing", "x"}, "nothing"},

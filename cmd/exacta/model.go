@@ -10,13 +10,36 @@ import (
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/experiments"
 	"exacta.dev/exacta/kernels"
+	"exacta.dev/exacta/kernels/cuda"
 )
 
 // modelFlags say which model runs where.
 type modelFlags struct {
 	model, backend, kernels string
 	threads                 int
+	gpuMemory               float64
 	pack                    bool
+}
+
+// choice is the backend that the flags name.
+func (f *modelFlags) choice() experiments.BackendChoice {
+	return experiments.BackendChoice{Name: f.backend, Threads: f.threads, Kernels: f.kernels, GPUMemory: f.gpuMemory}
+}
+
+// addGPUMemory adds --gpu-memory.
+func addGPUMemory(cmd *cobra.Command, share *float64) {
+	cmd.Flags().Float64Var(share, "gpu-memory", 0, fmt.Sprintf("share of the GPU's memory that backend cuda may take (default %g)", cuda.DefaultMemoryFraction))
+}
+
+// addTrace adds --trace.
+func addTrace(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "trace", "", "write a timeline of steps and their operations (Chrome's trace format; backends cuda and fakedev); operations are then launched one by one, and slower")
+}
+
+// addLoop adds --loop.
+func addLoop(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "loop", "", "decode on the device without the host: auto (where it can be; the default) or off")
+	complete(cmd, "loop", experiments.Loops)
 }
 
 // packUsage explains --pack-cache.
@@ -33,6 +56,7 @@ func (f *modelFlags) addWhere(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.backend, "backend", "cpu", fmt.Sprintf("one of %v", experiments.Backends))
 	cmd.Flags().StringVar(&f.kernels, "kernels", "", "force a CPU kernel set: avx512bf16, avx512f, avx2, go (default: the best, or EXACTA_KERNELS)")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (default: all cores)")
+	addGPUMemory(cmd, &f.gpuMemory)
 	completeModel(cmd)
 }
 
@@ -74,7 +98,7 @@ func (f *modelFlags) load(cmd *cobra.Command, maxTokens int) (*loaded, error) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note)
 	}
 	l := &loaded{Entry: e}
-	if l.backend, err = experiments.OpenBackend(f.backend, f.threads, f.kernels); err != nil {
+	if l.backend, err = experiments.OpenBackend(f.choice()); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	var p experiments.Packing

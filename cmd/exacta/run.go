@@ -58,12 +58,18 @@ place.
 				return err
 			}
 			cfg.PackCache = cfg.PackCache || f.pack
+			if f.loop != "" {
+				cfg.Engine.Loop = f.loop
+			}
+			if f.share != 0 {
+				cfg.GPUMemory = f.share
+			}
 			p := newProgress(cmd.ErrOrStderr())
 			warn := func(text string) {
 				p.clear()
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text)
 			}
-			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{Dir: f.dir, Version: version(), Progress: p.show, Warn: warn})
+			sum, err := experiments.Run(cmd.Context(), cfg, experiments.RunOptions{Dir: f.dir, Version: version(), Progress: p.show, Warn: warn, Trace: f.trace})
 			p.clear()
 			if err != nil && !(errors.Is(err, experiments.ErrInterrupted) && sum != nil) {
 				return err

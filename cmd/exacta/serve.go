@@ -92,6 +92,7 @@ func newServeCommand(_ *options) *cobra.Command {
 	flags.IntVar(&c.Context, "context", 0, "longest sequence in tokens (default: the model's, at most 8192)")
 	flags.IntVar(&c.Sequences, "sequences", c.Sequences, "sequences that run at once")
 	flags.IntVar(&c.Engine.Pages, "pages", 0, "KV pages of 64 tokens (default: enough for all sequences)")
+	addLoop(cmd, &c.Engine.Loop)
 	flags.StringVar(&c.Engine.Policy, "policy", c.Engine.Policy, fmt.Sprintf("order of admission, one of %v", sched.Policies()))
 	flags.BoolVar(&f.noPrefix, "no-prefix-cache", false, "read every prompt whole")
 	flags.StringVar(&c.Records, "records", "", "directory for step records and requests")
@@ -113,6 +114,7 @@ func newServeCommand(_ *options) *cobra.Command {
 func (f *serveFlags) settings(cmd *cobra.Command) (experiments.ServeConfig, error) {
 	given := f.fields
 	given.Model, given.Backend, given.Kernels, given.Threads = f.where.model, f.where.backend, f.where.kernels, f.where.threads
+	given.GPUMemory = f.where.gpuMemory
 	c := given
 	if f.config != "" {
 		var err error
@@ -125,6 +127,7 @@ func (f *serveFlags) settings(cmd *cobra.Command) (experiments.ServeConfig, erro
 		"threads": func() { c.Threads = given.Threads }, "name": func() { c.Name = given.Name }, "rule": func() { c.Rule = given.Rule },
 		"chat-template": func() { c.ChatTemplate = given.ChatTemplate }, "context": func() { c.Context = given.Context },
 		"sequences": func() { c.Sequences = given.Sequences }, "pages": func() { c.Engine.Pages = given.Engine.Pages }, "policy": func() { c.Engine.Policy = given.Engine.Policy },
+		"loop": func() { c.Engine.Loop = given.Engine.Loop }, "gpu-memory": func() { c.GPUMemory = given.GPUMemory },
 		"records": func() { c.Records = given.Records }, "record-prompts": func() { c.RecordPrompts = given.RecordPrompts },
 		"log-text": func() { c.LogText = given.LogText }, "pprof": func() { c.Pprof = given.Pprof },
 		"prompt-logprobs": func() { c.PromptLogProbs = given.PromptLogProbs },

@@ -17,6 +17,8 @@ import (
 type runFlags struct {
 	dir, resume string
 	pack        bool
+	loop, trace string
+	share       float64 // of --gpu-memory
 	small       bool
 	dryRun      bool
 	slurm       bool
@@ -44,6 +46,9 @@ output_tokens, passes, weight_bytes, seconds}}], seconds, basis}.
 
 func (f *runFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dir, "dir", "", "run directory (default runs/NAME-TIME)")
+	addLoop(cmd, &f.loop)
+	addTrace(cmd, &f.trace)
+	addGPUMemory(cmd, &f.share)
 	cmd.Flags().BoolVar(&f.pack, "pack-cache", false, packUsage)
 	cmd.Flags().BoolVar(&f.small, "small", false, "the file's small variant")
 	cmd.Flags().StringVar(&f.resume, "resume", "", "go on with the sweep in this directory")

@@ -45,6 +45,11 @@ var shapes = map[string]func() checkpoint.Config{
 		c.Family, c.ModelType = checkpoint.Qwen3_5MoE, "qwen3_5_moe_text"
 		return sparse(c, checkpoint.MoE{Experts: 256, PerToken: 8, Size: 512, SharedSize: 512, SharedGate: true, Normalize: true})
 	},
+	"qwen3.8-27b": func() checkpoint.Config {
+		c := hybrid(5120, 17408, 64, 24, 4, 256, checkpoint.GDN{NumKHeads: 16, NumVHeads: 48, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.SiLU}, 248320, 1e7)
+		c.TieEmbeddings = false
+		return c
+	},
 	"qwen3.8-flash-next": func() checkpoint.Config {
 		c := hybrid(2560, 0, 48, 24, 2, 256, checkpoint.GDN{NumKHeads: 16, NumVHeads: 48, KDim: 128, VDim: 128, ConvKernel: 4, OutputGate: checkpoint.Sigmoid}, 248320, 1e7)
 		c.Family, c.ModelType, c.EOS = checkpoint.Qwen4Exp, "qwen4_exp_text", []int32{248044}

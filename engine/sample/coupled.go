@@ -1,5 +1,7 @@
 package sample
 
+import "exacta.dev/exacta/kernels"
+
 // CoupledSample draws the token at a position from the distribution of a row
 // (see Process) by the Gumbel-max trick: the argmax over tokens of log p + G,
 // where G is Gumbel noise keyed by (seed, choice, position, token). The draw has
@@ -11,7 +13,7 @@ func (s *Sampler) CoupledSample(logits []float32, drafts []int32, position int) 
 	if err != nil || s.params.Greedy() {
 		return top, err
 	}
-	return race(s.ws.weight, top, s.Stream(Target, position, 0)), nil
+	return kernels.Race(s.ws.weight, top, s.Stream(Target, position, 0)), nil
 }
 
 // Coupled is CoupledSample for a distribution that was processed already (it
@@ -29,41 +31,5 @@ func (p Params) Coupled(probs []float32, position int) int32 {
 	if top < 0 {
 		return top
 	}
-	return race(probs, top, p.Stream(Target, position, 0))
-}
-
-// race returns the token of the smallest E/w, where E = -log(u) is exponential:
-// the same token as the argmax of log w - log E, with one logarithm in place of
-// three. Since E >= 1-u, a token with (1-u)/w above the best so far is passed
-// over without a logarithm; the margin keeps that exact in spite of rounding.
-// Equal values go to the lower id. top, a token of positive weight, goes first
-// so that the bound is tight from the start.
-func race[T float32 | float64](w []T, top int32, s Stream) int32 {
-	const margin = 1 - 0x1p-40
-	winner := top
-	best := -log(s.Uniform(uint32(top))) / float64(w[top])
-	try := func(i int, x uint64) {
-		v := float64(w[i])
-		u := uniform(x)
-		if float64((1-u)*margin) > float64(best*v) {
-			return
-		}
-		if e := -log(u) / v; e < best || e == best && int32(i) < winner {
-			best, winner = e, int32(i)
-		}
-	}
-	for i := 0; i < len(w); i += 2 {
-		odd := i+1 < len(w) && w[i+1] > 0
-		if !(w[i] > 0) && !odd {
-			continue
-		}
-		x, y := s.pair(uint32(i / 2))
-		if w[i] > 0 {
-			try(i, x)
-		}
-		if odd {
-			try(i+1, y)
-		}
-	}
-	return winner
+	return kernels.Race(probs, top, p.Stream(Target, position, 0))
 }

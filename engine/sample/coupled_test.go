@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"exacta.dev/exacta/kernels"
 )
 
 // slowRace is the Gumbel-max trick as it is written in books.
@@ -35,7 +37,7 @@ func TestRaceIsGumbelMax(t *testing.T) {
 		top := r.IntN(len(w))
 		w[top] += 1
 		s := Params{Seed: r.Uint64()}.Stream(Target, i, 0)
-		require.Equal(t, slowRace(w, s), race(w, int32(top), s))
+		require.Equal(t, slowRace(w, s), kernels.Race(w, int32(top), s))
 	}
 }
 
@@ -119,5 +121,33 @@ func BenchmarkProcess(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// What a device draws is what the sampler draws, for parameters that Drawn allows.
+func TestDrawRowIsCoupledSample(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	require.True(t, Params{Temperature: 1}.Drawn())
+	for _, p := range []Params{{}, {Temperature: 1, TopK: 3}, {Temperature: 1, TopP: 0.5}, {Temperature: 1, PresencePenalty: 1}, {Temperature: 1, LogitBias: "1:2"}, {Temperature: 1, Grammar: "a"}} {
+		require.False(t, p.Drawn(), "%+v", p)
+	}
+	for i := range 3000 {
+		logits := make([]float32, 2+r.IntN(300))
+		for j := range logits {
+			logits[j] = float32(8 * r.NormFloat64())
+		}
+		logits[r.IntN(len(logits))] = float32(math.Inf(-1))
+		p := Params{Temperature: 0.05 + 2*r.Float32(), TopP: 1, RepetitionPenalty: 1, Seed: r.Uint64(), Choice: uint32(r.IntN(3)), TopK: -(i % 2)}
+		if i%3 == 0 {
+			p.MinP = 0.3 * r.Float32()
+		}
+		require.True(t, p.Drawn())
+		s := New(p, nil)
+		want, err := s.CoupledSample(logits, nil, i)
+		require.NoError(t, err)
+		top, err := s.Argmax(logits, nil)
+		require.NoError(t, err)
+		how := p.Drawing()
+		require.Equal(t, want, kernels.DrawRow(make([]float64, len(logits)), logits, top, i, how[:]))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"exacta.dev/exacta/engine/grammar"
+	"exacta.dev/exacta/kernels"
 )
 
 // Params are a request's sampling parameters, as vLLM and the OpenAI surface
@@ -34,6 +35,22 @@ func (p Params) Greedy() bool { return p.Temperature == 0 }
 // device can take it without the host seeing a logit.
 func (p Params) Plain() bool {
 	return p.Greedy() && p.LogitBias == "" && p.Grammar == "" && (p.RepetitionPenalty == 0 || p.RepetitionPenalty == 1) && p.PresencePenalty == 0 && p.FrequencyPenalty == 0
+}
+
+// Drawn reports whether tokens are drawn from all of a row, or from those that min-p
+// leaves, by the logits as they are: a device can then draw them without the host
+// seeing a logit.
+func (p Params) Drawn() bool {
+	raw := p
+	raw.Temperature = 0
+	return !p.Greedy() && raw.Plain() && p.TopK <= 0 && (p.TopP <= 0 || p.TopP >= 1)
+}
+
+// Drawing is the row that tells a device how to draw; see kernels.DrawRow.
+func (p Params) Drawing() (row [kernels.DrawCols]int32) {
+	row[kernels.DrawTemperature], row[kernels.DrawMinP] = int32(math.Float32bits(p.Temperature)), int32(math.Float32bits(p.MinP))
+	row[kernels.DrawSeedLo], row[kernels.DrawSeedHi], row[kernels.DrawChoice] = int32(uint32(p.Seed)), int32(uint32(p.Seed>>32)), int32(p.Choice)
+	return row
 }
 
 // Validate names the first parameter out of range. Whether token ids are in the

@@ -1,5 +1,7 @@
 package sample
 
+import "exacta.dev/exacta/kernels"
+
 // Process returns the distribution of the next token at a row of FP32 logits
 // [vocab] whose history is the pushed tokens and then drafts: penalties,
 // temperature, top-k, top-p, min-p. At temperature 0 it is one-hot at the argmax.
@@ -38,7 +40,7 @@ func (s *Sampler) weights(logits []float32, drafts []int32) (total float64, top 
 	}
 	largest, temperature := z[top], float64(p.Temperature)
 	for i, v := range z {
-		w := exp((v - largest) / temperature)
+		w := kernels.Exp((v - largest) / temperature)
 		z[i] = w
 		total += w
 	}

@@ -1,5 +1,7 @@
 package sample
 
+import "exacta.dev/exacta/kernels"
+
 // Purpose names what noise is for. Streams of different purposes never share a
 // word.
 type Purpose uint8
@@ -27,11 +29,8 @@ const (
 	Simulate
 )
 
-// Stream is a sequence of 2^32 random values that is addressed, not advanced.
-type Stream struct {
-	key [2]uint32
-	ctr [4]uint32
-}
+// Stream is noise of one purpose.
+type Stream = kernels.Noise
 
 // Stream returns the noise for one purpose at a length (or, for Target, a
 // position) and an offset. The Philox key is the seed; the counter is
@@ -45,30 +44,7 @@ type Stream struct {
 // 2^32 and offsets below 2^24.
 func (p Params) Stream(purpose Purpose, length, offset int) Stream {
 	return Stream{
-		key: [2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)},
-		ctr: [4]uint32{0, uint32(length), p.Choice, uint32(offset)<<8 | uint32(purpose)},
+		Key: [2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)},
+		Ctr: [4]uint32{0, uint32(length), p.Choice, uint32(offset)<<8 | uint32(purpose)},
 	}
 }
-
-// Uint64 returns value i.
-func (s Stream) Uint64(i uint32) uint64 {
-	s.ctr[0] = i >> 1
-	r := Philox(s.ctr, s.key)
-	if i&1 == 0 {
-		return uint64(r[1])<<32 | uint64(r[0])
-	}
-	return uint64(r[3])<<32 | uint64(r[2])
-}
-
-// pair returns values 2j and 2j+1.
-func (s Stream) pair(j uint32) (even, odd uint64) {
-	s.ctr[0] = j
-	r := Philox(s.ctr, s.key)
-	return uint64(r[1])<<32 | uint64(r[0]), uint64(r[3])<<32 | uint64(r[2])
-}
-
-// Uniform returns value i as a number strictly between 0 and 1, of 52 random
-// bits: neither end can come up, where a 24-bit uniform is 0 once in 16 million.
-func (s Stream) Uniform(i uint32) float64 { return uniform(s.Uint64(i)) }
-
-func uniform(x uint64) float64 { return (float64(x>>12) + 0.5) * 0x1p-52 }

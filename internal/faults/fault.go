@@ -43,7 +43,7 @@ const (
 // All lists the faults: the catalogue's in its order, then the others.
 func All() []Fault {
 	var out []Fault
-	for _, list := range [][]Fault{simulationFaults(), countFaults(), cacheFaults(), ruleFaults(), rowFaults(), rankFaults(), draftFaults(), vendorFaults(), eightPercent()} {
+	for _, list := range [][]Fault{simulationFaults(), countFaults(), cacheFaults(), ruleFaults(), rowFaults(), rankFaults(), draftFaults(), vendorFaults(), loopFaults(), eightPercent()} {
 		out = append(out, list...)
 	}
 	sortByClass(out)

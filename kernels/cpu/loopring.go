@@ -62,6 +62,60 @@ func (q *queue) Post(r kernels.Ring, views ...kernels.Buf) {
 	})
 }
 
+// Draw chooses tokens by the logits of wanted rows.
+func (q *queue) Draw(dst, stats, logits, how kernels.Buf, b *kernels.Batch, vocab int) {
+	const op = "draw"
+	if q.off() {
+		return
+	}
+	t := q.batch(op, b)
+	d, s := q.column(op, "dst", dst, b.LogitRows), q.typed(op, "stats", stats, kernels.I32)
+	l, h := q.typed(op, "logits", logits, kernels.F32), q.typed(op, "how", how, kernels.I32)
+	if q.off() {
+		return
+	}
+	if s.rows < b.LogitRows || l.rows < b.LogitRows || vocab < 1 || vocab > l.cols || h.rows < b.Spans || h.cols != kernels.DrawCols {
+		q.bad("%s: %d statistics and [%d, %d] logits for %d rows of a vocabulary of %d, [%d, %d] parameters for %d spans", op, s.rows, l.rows, l.cols, b.LogitRows, vocab, h.rows, h.cols, b.Spans)
+		return
+	}
+	scratch := make([]float64, vocab)
+	q.call(func(w *worker) {
+		for i := range b.LogitRows {
+			row := t.logit.at(i)
+			if row < 0 {
+				d.set(i, -1)
+				continue
+			}
+			if row >= t.rows || t.span.at(row) < 0 || t.span.at(row) >= t.spans {
+				w.fail("cpu: draw: row %d is wanted, and idle", row)
+				return
+			}
+			d.set(i, int(kernels.DrawRow(scratch, l.f32(i)[:vocab], s.ints(i)[kernels.StatTop1], t.pos.at(row)+1, h.ints(t.span.at(row)))))
+		}
+	})
+}
+
+// Limit ends drafts early.
+func (q *queue) Limit(drafts, left, most kernels.Buf) {
+	const op = "limit"
+	if q.off() {
+		return
+	}
+	d := q.typed(op, "drafts", drafts, kernels.I32)
+	l, m := q.column(op, "left", left, d.rows), q.column(op, "most", most, d.rows)
+	if q.off() {
+		return
+	}
+	q.call(func(*worker) {
+		for i := range d.rows {
+			row := d.ints(i)
+			for j := max(0, min(m.at(i), l.at(i)-1)); j < len(row); j++ {
+				row[j] = -1
+			}
+		}
+	})
+}
+
 // Halt takes spans that end out of a loop.
 func (q *queue) Halt(slots, left, kept, next, drafts, stops kernels.Buf) {
 	const op = "halt"

@@ -96,19 +96,24 @@ func (w *worker) layChain(o *tableOp) {
 		}
 		start := o.c.length.at(slot) + o.ahead
 		b.start.set(s, start)
-		b.length.set(s, n)
-		for i := range n {
-			token := o.first.at(s)
-			if i > 0 {
-				token = o.rest.cell(s, i-1)
-			}
+		length := 0
+		for token := o.first.at(s); token >= 0 || length == 0; {
+			i := length
 			b.lay(row+i, s, i, start+i, token)
 			if all {
 				b.logit.set(row+i, row+i)
 			}
+			if length++; length == n {
+				break
+			}
+			token = o.rest.cell(s, i)
 		}
+		b.length.set(s, length)
 		if !all {
-			b.logit.set(s, row+n-1)
+			b.logit.set(s, row+length-1)
+		}
+		for i := length; i < n; i++ {
+			b.idle(row + i)
 		}
 	}
 	for r := b.spans * n; r < b.rows; r++ {

@@ -219,6 +219,20 @@ type postArgs struct {
 	entries, words int32
 }
 
+type drawArgs struct {
+	env
+	b                  batchArgs
+	dst, stats, how, x view
+	parts              driver.Ptr
+	vocab, chunks      int32
+}
+
+type limitArgs struct {
+	env
+	left, most, drafts view
+	width, n           int32
+}
+
 type haltArgs struct {
 	env
 	slots, left, kept, next, drafts, stops view
@@ -356,6 +370,8 @@ var layouts = append([]layout{
 	{"slot_copy", unsafe.Sizeof(slotArgs{})},
 	{"set_length", unsafe.Sizeof(lengthArgs{})},
 	{"post", unsafe.Sizeof(postArgs{})},
+	{"draw", unsafe.Sizeof(drawArgs{})},
+	{"limit", unsafe.Sizeof(limitArgs{})},
 	{"halt", unsafe.Sizeof(haltArgs{})},
 	{"route", unsafe.Sizeof(routeArgs{})},
 	{"activate", unsafe.Sizeof(activateArgs{})},

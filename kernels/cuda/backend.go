@@ -166,7 +166,7 @@ func (be *Backend) Info() kernels.Info {
 }
 
 // Alloc returns a zeroed buffer of rows x cols elements, both positive. A buffer
-// that does not fit the budget or the GPU is refused with ErrOutOfMemory.
+// that does not fit the budget or the GPU is refused with kernels.ErrOutOfMemory.
 func (be *Backend) Alloc(p kernels.Purpose, k kernels.Kind, rows, cols int) (kernels.Buf, error) {
 	if err := be.usable("alloc"); err != nil {
 		return kernels.Buf{}, err

@@ -192,7 +192,7 @@ func partBytes(spec kernels.CacheSpec, l kernels.LayerSpec) int64 {
 }
 
 // Caches allocates the caches of an engine, or nothing: a refusal for lack of
-// memory is ErrOutOfMemory.
+// memory is kernels.ErrOutOfMemory.
 func (be *Backend) Caches(spec kernels.CacheSpec) (kernels.Caches, error) {
 	if err := be.usable("caches"); err != nil {
 		return nil, err

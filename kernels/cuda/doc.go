@@ -32,7 +32,7 @@
 // writes the other half, and committing, or not, is a matter of the length
 // alone. Records of the open window and inputs of the convolution lie in rings
 // by position. Every allocation has a purpose and counts against a budget; one
-// that does not fit is refused with [ErrOutOfMemory] and harms nothing else.
+// that does not fit is refused with [kernels.ErrOutOfMemory] and harms nothing else.
 //
 // # The queue
 //

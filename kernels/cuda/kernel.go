@@ -79,6 +79,9 @@ const (
 	kSlotCopy
 	kSetLength
 	kPost
+	kDrawParts
+	kDraw
+	kLimit
 	kHalt
 	kRoute
 	kSort
@@ -184,6 +187,9 @@ var kernelTable = [numKernels]struct {
 	kAttendFold:      {"attend_tiles", "attend_fold", unsafe.Sizeof(attendArgs{})},
 	kStatsParts:      {"stats", "stats_parts", unsafe.Sizeof(statsArgs{})},
 	kPost:            {"loop", "post", unsafe.Sizeof(postArgs{})},
+	kDrawParts:       {"loop", "draw_parts", unsafe.Sizeof(drawArgs{})},
+	kDraw:            {"loop", "draw", unsafe.Sizeof(drawArgs{})},
+	kLimit:           {"loop", "limit", unsafe.Sizeof(limitArgs{})},
 	kHalt:            {"loop", "halt", unsafe.Sizeof(haltArgs{})},
 }
 

@@ -48,14 +48,14 @@ func (a *allocator) take(p kernels.Purpose, n int64) (block, error) {
 	}
 	if a.held.Total()+n > a.budget {
 		return block{}, fmt.Errorf("%w: %s for %s is beyond the budget of %s (%.2f of %s; held: %s)",
-			ErrOutOfMemory, size(n), p, size(a.budget), a.fraction, a.device, a.holdings())
+			kernels.ErrOutOfMemory, size(n), p, size(a.budget), a.fraction, a.device, a.holdings())
 	}
 	var err error
 	if b.ptr, err = a.ctx.Alloc(n); err != nil {
 		if driver.IsOutOfMemory(err) {
 			free, e := a.ctx.FreeMemory()
 			return block{}, errors.Join(fmt.Errorf("%w: %s for %s; %s has %s free of others' use (budget %s; held: %s)",
-				ErrOutOfMemory, size(n), p, a.device, size(free), size(a.budget), a.holdings()), err, e)
+				kernels.ErrOutOfMemory, size(n), p, a.device, size(free), size(a.budget), a.holdings()), err, e)
 		}
 		return block{}, err
 	}

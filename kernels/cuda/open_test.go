@@ -58,7 +58,7 @@ func TestOutOfMemoryHarmsNothing(t *testing.T) {
 	be := open(t)
 	before := be.Memory()
 	_, err := be.Alloc(kernels.Activations, kernels.F32, 1<<20, 1<<20)
-	require.ErrorIs(t, err, cuda.ErrOutOfMemory)
+	require.ErrorIs(t, err, kernels.ErrOutOfMemory)
 	require.ErrorContains(t, err, "activations")
 	require.ErrorContains(t, err, "4096.00 GiB")
 	t.Log(err)
@@ -66,7 +66,7 @@ func TestOutOfMemoryHarmsNothing(t *testing.T) {
 		Layers: []kernels.LayerSpec{{Kind: kernels.Attention, KVHeads: 8, HeadDim: 128}},
 		Slots:  4, Pages: 1 << 20, SlotPages: 16,
 	})
-	require.ErrorIs(t, err, cuda.ErrOutOfMemory)
+	require.ErrorIs(t, err, kernels.ErrOutOfMemory)
 	require.ErrorContains(t, err, "kv")
 	require.Equal(t, before, be.Memory())
 	b, err := be.Alloc(kernels.Activations, kernels.F32, 4, 4)

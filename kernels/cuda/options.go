@@ -15,10 +15,6 @@ type Options struct {
 	MemoryFraction float64
 }
 
-// ErrOutOfMemory is in the chain of errors of Load, Alloc and Caches that were
-// refused for lack of memory. The backend goes on as before.
-var ErrOutOfMemory = errors.New("out of GPU memory")
-
 // ErrNoDevice is in the chain of Open's error where there is nothing to open: no
 // driver, or a driver that sees no GPU.
 var ErrNoDevice = errors.New("no NVIDIA GPU to use")

@@ -14,7 +14,7 @@ import (
 // profile brackets the operations of a pass with events.
 type profile struct {
 	ops    []opID
-	events []driver.Event // two for each operation
+	events []driver.Event // one in front of all, then two for each operation
 	err    error
 }
 
@@ -45,9 +45,10 @@ func (be *Backend) Profile(body func(kernels.Queue)) (_ []kernels.OpTime, err er
 		return nil, fmt.Errorf("profile: %w", err)
 	}
 	defer func() { err = errors.Join(err, be.release(pad)) }()
-	if err := be.q.Err(); err != nil {
+	if err := be.Trace(true); err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, be.Trace(false)) }()
 	if err := be.enter(); err != nil {
 		return nil, err
 	}
@@ -57,27 +58,73 @@ func (be *Backend) Profile(body func(kernels.Queue)) (_ []kernels.OpTime, err er
 			return nil, err
 		}
 	}
-	p := &profile{}
-	be.q.profile = p
 	body(be.q)
+	return be.Traced()
+}
+
+// Trace implements kernels.Traced.
+func (be *Backend) Trace(on bool) error {
+	if err := be.usable("trace"); err != nil {
+		return err
+	}
+	err := be.q.Err()
+	if p := be.q.profile; p != nil {
+		be.q.profile = nil
+		err = errors.Join(err, be.drop(p))
+	}
+	if err != nil || !on {
+		return err
+	}
+	return be.begin(&profile{})
+}
+
+// drop frees the events of a profile.
+func (be *Backend) drop(p *profile) (err error) {
+	if err := be.enter(); err != nil {
+		return err
+	}
+	defer be.leave()
+	for _, e := range p.events {
+		err = errors.Join(err, be.ctx.FreeEvent(e))
+	}
+	return err
+}
+
+// begin puts the first event of a profile on the idle stream.
+func (be *Backend) begin(p *profile) error {
+	if err := be.enter(); err != nil {
+		return err
+	}
+	defer be.leave()
+	be.q.profile = p
+	p.mark(be.q)
+	err := errors.Join(p.err, be.q.stream.Synchronize())
+	return err
+}
+
+// Traced implements kernels.Traced.
+func (be *Backend) Traced() (out []kernels.OpTime, err error) {
+	p := be.q.profile
+	if p == nil {
+		return nil, errors.New("traced: nothing was")
+	}
 	be.q.profile = nil
-	defer func() {
-		for _, e := range p.events {
-			err = errors.Join(err, be.ctx.FreeEvent(e))
-		}
-	}()
-	if err := errors.Join(p.err, be.q.Err()); err != nil {
-		return nil, err
+	err = errors.Join(p.err, be.q.Err())
+	if e := be.enter(); e != nil {
+		return nil, e
 	}
-	var out []kernels.OpTime
+	defer be.leave()
 	for i, op := range p.ops {
-		took, err := be.ctx.Elapsed(p.events[2*i], p.events[2*i+1])
-		if err != nil {
-			return nil, err
+		var at, took time.Duration
+		if err == nil {
+			at, err = be.ctx.Elapsed(p.events[0], p.events[1+2*i])
 		}
-		out = append(out, kernels.OpTime{Name: op.String(), Took: took})
+		if err == nil {
+			took, err = be.ctx.Elapsed(p.events[1+2*i], p.events[2+2*i])
+		}
+		out = append(out, kernels.OpTime{Name: op.String(), At: at, Took: took})
 	}
-	return out, nil
+	return out, errors.Join(err, be.drop(p), be.begin(&profile{}))
 }
 
 // CopyRate measures the device's own copies, in bytes per second read and written.

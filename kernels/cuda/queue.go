@@ -84,6 +84,8 @@ const (
 	opSave
 	opRestore
 	opPost
+	opDraw
+	opLimit
 	opHalt
 	opWrite
 	opRead
@@ -94,7 +96,7 @@ var opNames = [...]string{
 	"embed", "gather", "scatter", "copy", "norm", "matmul", "route", "experts", "mix", "blocks", "select",
 	"select blocks", "lookup", "grams", "activate", "collapse", "spread", "gate", "blend",
 	"hyper", "gate up", "rotate", "pool", "keep", "choose", "attend pooled", "attend", "delta", "stats", "chain", "shift",
-	"accept", "commit", "reset", "set pages", "save", "restore", "post", "halt", "write", "read", "run",
+	"accept", "commit", "reset", "set pages", "save", "restore", "post", "draw", "limit", "halt", "write", "read", "run",
 }
 
 // String names the operation.
@@ -152,13 +154,17 @@ func (q *queue) do(op opID, body func()) {
 		return
 	}
 	q.failWith(q.be.enter())
-	if p := q.profile; p != nil {
+	p := q.profile
+	if q.recording != nil {
+		p = nil
+	}
+	if p != nil {
 		p.mark(q)
 	}
 	if q.bad == nil {
 		body()
 	}
-	if p := q.profile; p != nil {
+	if p != nil {
 		p.mark(q)
 		p.ops = append(p.ops, op)
 	}

@@ -94,7 +94,8 @@ func (r *ring) Take(e *kernels.Entry) (bool, error) {
 	r.misses = 0
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[4*i:]) }
 	e.At = time.Duration(word(ringClock))
-	e.Work, r.work = r.work[0], append(r.work[:0], r.work[1:]...)
+	e.Work = r.work[0] // before append moves the others
+	r.work = append(r.work[:0], r.work[1:]...)
 	e.Work.AttendRows, e.Work.KVTokens, e.Work.DeltaRows = word(ringWork), word(ringWork+2), word(ringWork+4)
 	n := int(binary.LittleEndian.Uint32(b[4:]))
 	e.Data = e.Data[:0]
@@ -170,6 +171,43 @@ func (q *queue) Post(to kernels.Ring, views ...kernels.Buf) {
 		} else {
 			r.work = append(r.work, q.work)
 		}
+	})
+}
+
+// drawChunk is DRAW_CHUNK, drawPart the size of Best.
+const (
+	drawChunk = 4096
+	drawPart  = 16
+)
+
+// Draw implements kernels.LoopQueue.
+func (q *queue) Draw(dst, stats, logits, how kernels.Buf, b *kernels.Batch, vocab int) {
+	q.do(opDraw, func() {
+		n := b.LogitRows
+		s, x := q.of(stats, "stats", kernels.I32, n, kernels.StatCols), q.of(logits, "logits", kernels.F32, n, -1)
+		h := q.of(how, "how", kernels.I32, b.Spans, kernels.DrawCols)
+		a := drawArgs{
+			env: q.head(), b: q.batch(b), dst: q.table(dst, "dst", n), stats: s.view(), how: h.view(), x: x.view(),
+			parts: q.scratch.ptr, vocab: int32(vocab), chunks: int32(ceil(vocab, drawChunk)),
+		}
+		if vocab < 1 || vocab > x.cols || n*int(a.chunks)*drawPart > int(q.scratch.bytes) {
+			q.fail("%d rows of a vocabulary of %d in %d columns", n, vocab, x.cols)
+		}
+		*args[drawArgs](q) = a
+		q.launch(kDrawParts, int(a.chunks), n, 0)
+		q.launch(kDraw, ceil(n, threads), 1, 0)
+	})
+}
+
+// Limit implements kernels.LoopQueue.
+func (q *queue) Limit(drafts, left, most kernels.Buf) {
+	q.do(opLimit, func() {
+		n := int(drafts.Rows)
+		d := q.of(drafts, "drafts", kernels.I32, n, -1)
+		*args[limitArgs](q) = limitArgs{
+			env: q.head(), left: q.table(left, "left", n), most: q.table(most, "most", n), drafts: d.view(), width: int32(d.cols), n: int32(n),
+		}
+		q.launch(kLimit, ceil(n, threads), 1, 0)
 	})
 }
 

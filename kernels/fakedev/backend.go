@@ -36,6 +36,7 @@ type Backend struct {
 	caches  map[uint32]*caches
 	q       *queue
 	capture *capture // the capture that is going on
+	budget  int64    // of bytes; 0 is none
 	closed  bool
 }
 
@@ -80,6 +81,19 @@ func (be *Backend) open(f func() error) (err error) {
 	return f()
 }
 
+// Budget lets the device have so many bytes in all: allocations and caches beyond
+// that are refused with kernels.ErrOutOfMemory. 0 is no bound.
+func (be *Backend) Budget(bytes int64) { be.budget = bytes }
+
+// within refuses what has just been allocated if it is beyond the budget, and frees it.
+func (be *Backend) within(free func() error) error {
+	held := be.inner.Memory().Total()
+	if be.budget == 0 || held <= be.budget {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("%w: %d bytes would be held of a budget of %d", kernels.ErrOutOfMemory, held, be.budget), free())
+}
+
 // usable refuses to hand out memory while a program is captured or after Close.
 func (be *Backend) usable(what string) error {
 	if be.closed {
@@ -113,7 +127,12 @@ func (be *Backend) Alloc(p kernels.Purpose, k kernels.Kind, rows, cols int) (ker
 		return kernels.Buf{}, err
 	}
 	var b kernels.Buf
-	if err := be.open(func() (err error) { b, err = be.inner.Alloc(p, k, rows, cols); return }); err != nil {
+	if err := be.open(func() (err error) {
+		if b, err = be.inner.Alloc(p, k, rows, cols); err != nil {
+			return err
+		}
+		return be.within(func() error { be.inner.Free(b); return nil })
+	}); err != nil {
 		return kernels.Buf{}, err
 	}
 	return be.adopt(b), nil
@@ -156,7 +175,12 @@ func (be *Backend) Caches(spec kernels.CacheSpec) (kernels.Caches, error) {
 		return nil, err
 	}
 	c := &caches{be: be, id: newHandle()}
-	if err := be.open(func() (err error) { c.inner, err = be.inner.Caches(spec); return }); err != nil {
+	if err := be.open(func() (err error) {
+		if c.inner, err = be.inner.Caches(spec); err != nil {
+			return err
+		}
+		return be.within(c.inner.Close)
+	}); err != nil {
 		return nil, err
 	}
 	c.length = be.adopt(c.inner.Len())

@@ -31,6 +31,7 @@ type queue struct {
 	err      error // sticky
 	arrivals []arrival
 	waits    int // by the host
+	trace    *trace
 	programs map[uint32]program
 }
 
@@ -87,7 +88,7 @@ func (q *queue) execute(seq uint64) {
 				continue
 			}
 			if failed = c.err; failed == nil {
-				c.run(inner)
+				q.timed(c, inner)
 			}
 		}
 		// An operation that failed on the wrapped backend came first.

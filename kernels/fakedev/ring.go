@@ -71,6 +71,20 @@ func (r *recorder) Post(to kernels.Ring, views ...kernels.Buf) {
 	r.record("post", o, func(q kernels.Queue) { q.(kernels.LoopQueue).Post(target.inner, from...) })
 }
 
+// Draw records the choice of tokens.
+func (r *recorder) Draw(dst, stats, logits, how kernels.Buf, b *kernels.Batch, vocab int) {
+	o := &operands{be: r.be}
+	d, s, l, h, t := o.buf(dst, "dst"), o.buf(stats, "stats"), o.buf(logits, "logits"), o.buf(how, "how"), o.batch(b, "batch")
+	r.record("draw", o, func(q kernels.Queue) { q.(kernels.LoopQueue).Draw(d, s, l, h, t, vocab) })
+}
+
+// Limit records the end of drafts.
+func (r *recorder) Limit(drafts, left, most kernels.Buf) {
+	o := &operands{be: r.be}
+	d, l, m := o.buf(drafts, "drafts"), o.buf(left, "left"), o.buf(most, "most")
+	r.record("limit", o, func(q kernels.Queue) { q.(kernels.LoopQueue).Limit(d, l, m) })
+}
+
 // Halt records the end of spans of a loop.
 func (r *recorder) Halt(slots, left, kept, next, drafts, stops kernels.Buf) {
 	o := &operands{be: r.be}

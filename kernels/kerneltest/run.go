@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
 		{"Trees", testTrees},
 		{"Capture", testCapture},
 		{"Loop", testLoop},
+		{"LoopOps", testLoopOps},
 	} {
 		t.Run(g.name, func(t *testing.T) { g.run(t, s) })
 	}

@@ -146,6 +146,22 @@ func testChain(t *testing.T, s suite) {
 	}
 	require.Equal(t, want, l.logit, "every row, at its own index")
 
+	// Spans that end before their first negative token.
+	short := r.putInts(4, 2, -1, 21, 22, 23, 24, -1, 26, 27)
+	r.q.Chain(&b, c, 0, tokens.Columns(1, 2), short)
+	l = r.layout(b, 100)
+	require.Equal(t, map[int][]int32{0: {10}, 2: {12, 24}, 3: {13, 26, 27}}, l.tokens)
+	require.Equal(t, map[int][]int32{0: {130}, 2: {63, 64}, 3: {0, 1, 2}}, l.pos)
+	for i := range want {
+		want[i] = -1
+	}
+	for s, off := range l.off {
+		for j := range int32(len(l.tokens[s])) {
+			want[off+j] = off + j
+		}
+	}
+	require.Equal(t, want, l.logit)
+
 	// No room for all: the last row of each span. One row per span, ahead.
 	b = r.batch(4, 12, 4)
 	r.q.Write(b.Seq, packInts([]int32{4, -1, 1, 2}))

@@ -32,8 +32,12 @@ func (r *recorder) Chain(b *kernels.Batch, cs kernels.Caches, ahead int, first, 
 				if t.seq.int(s) >= c.spec.Slots {
 					return fmt.Errorf("span %d: slot %d of %d", s, t.seq.int(s), c.spec.Slots)
 				}
-				t.place(s, s*n, n, c.length.int(t.seq.int(s))+ahead)
-				for j := range n {
+				length := 1
+				for length < n && tail.ints(s)[length-1] >= 0 {
+					length++
+				}
+				t.place(s, s*n, length, c.length.int(t.seq.int(s))+ahead)
+				for j := range length {
 					t.token.setInt(s*n+j, head.int(s))
 					if j > 0 {
 						t.token.setInt(s*n+j, int(tail.ints(s)[j-1]))
@@ -43,7 +47,7 @@ func (r *recorder) Chain(b *kernels.Batch, cs kernels.Caches, ahead int, first, 
 					}
 				}
 				if t.logitRows < t.spans*n {
-					t.logit.setInt(s, s*n+n-1)
+					t.logit.setInt(s, s*n+length-1)
 				}
 			}
 			return nil

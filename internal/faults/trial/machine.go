@@ -25,6 +25,9 @@ type Machine struct {
 	// Tokens are the bytes of the tokens, for grammars.
 	Tokens *grammar.Vocabulary
 	pool   [][]int32 // prompts
+
+	device   *device  // the backend, of a machine whose loop decodes
+	onDevice *Machine // that machine, once a run has needed it
 }
 
 // Open loads a model by the name that the registry knows.
@@ -69,6 +72,9 @@ func (m *Machine) Close() error {
 	var err error
 	if m.Backend != nil {
 		err = m.Backend.Close()
+	}
+	if m.onDevice != nil {
+		err = errors.Join(err, m.onDevice.Backend.Close())
 	}
 	if m.Entry != nil {
 		err = errors.Join(err, m.Entry.Close())

@@ -24,6 +24,8 @@ type Wiring struct {
 	// one, goes around it; Simulation replaces the simulated rule.
 	Rule       func(engine.Verifier) engine.Verifier
 	Simulation func(inner, honest engine.Verifier) engine.Verifier
+	// Loop replaces operations of a loop on a device.
+	Loop LoopOver
 	// Engine may change the engine's configuration.
 	Engine func(*engine.Config)
 	// Submit may change what the engine is told to do.
@@ -79,9 +81,12 @@ func (m *Machine) Run(s Setup, reqs []*audit.Request, known map[string][]int32, 
 		p.res.Requests = append(p.res.Requests, &c)
 	}
 	var err error
-	if s.Ranks > 1 {
+	switch {
+	case s.Ranks > 1:
 		err = m.ranked(p, w)
-	} else {
+	case s.Loop:
+		err = m.loops(p, w)
+	default:
 		err = p.on(m, nil, w)
 	}
 	if err != nil {
@@ -179,7 +184,7 @@ func (m *Machine) engine(s Setup, known map[string][]int32, w Wiring, rec engine
 	cfg := engine.Config{
 		MaxTokens: Context, MaxSequences: s.Concurrency, MaxDraft: max(1, s.K), Vocab: m.Entry.Vocab(), Tokens: m.Tokens,
 		Chunk: s.Chunk, BatchTokens: s.BatchTokens, PrefixCache: s.PrefixCache, Interposer: w.Interposer,
-		Ranks: group, Drift: group != nil, Lengths: s.Length.New(),
+		Ranks: group, Drift: group != nil, Lengths: s.Length.New(), Loop: s.Loop,
 	}
 	if w.Engine != nil {
 		w.Engine(&cfg)

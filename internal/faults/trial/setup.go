@@ -36,6 +36,8 @@ type Setup struct {
 	Stops bool
 	// Ranks is the number of ranks that run the model together; default 1.
 	Ranks int
+	// Loop decodes on a device that the host can't look into.
+	Loop bool
 	// Length is the policy for the number of drafts.
 	Length draft.Length
 	// Simulation is what is simulated, as records carry it.
@@ -93,7 +95,7 @@ func (s Setup) String() string {
 		{s.Params.Grammar != "", "grammar"},
 		{s.Params.RepetitionPenalty > 1 || s.Params.PresencePenalty != 0 || s.Params.FrequencyPenalty != 0, "penalties"},
 		{s.Stops, "stops"}, {s.PrefixCache, "prefix cache"}, {s.TightPages, "tight pages"},
-		{s.Ranks > 1, fmt.Sprintf("%d ranks", s.Ranks)},
+		{s.Loop, "loop"}, {s.Ranks > 1, fmt.Sprintf("%d ranks", s.Ranks)},
 		{s.Simulation != "", s.Simulation}, {s.Length.String() != "", s.Length.String()},
 	} {
 		if o.on {

@@ -39,11 +39,17 @@ KERNEL(chain, ChainArgs) {
 			if (j == 0 && s < b.spans) b.start.at(s) = 0, b.len.at(s) = 0, b.off.at(s) = r;
 			continue;
 		}
+		i32 length = 1; // the span ends before its first negative token
+		while (length < n && a.rest.row(s)[length - 1] >= 0) length++;
 		const i32 start = a.length[slot] + a.ahead;
+		if (j == 0) b.start.at(s) = start, b.len.at(s) = length, b.off.at(s) = r;
+		if (j >= length) {
+			clear(b, r);
+			continue;
+		}
 		place(b, s, r, j, start, j == 0 ? a.first.at(s) : a.rest.row(s)[j - 1]);
-		if (j == 0) b.start.at(s) = start, b.len.at(s) = n, b.off.at(s) = r;
 		if (b.logits >= b.spans * n) b.logit.at(r) = r;
-		else if (j == n - 1) b.logit.at(s) = r;
+		else if (j == length - 1) b.logit.at(s) = r;
 	}
 }
 

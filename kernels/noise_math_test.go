@@ -1,4 +1,4 @@
-package sample
+package kernels
 
 import (
 	"math"
@@ -15,16 +15,16 @@ func TestExpLog(t *testing.T) {
 	for range 200_000 {
 		x := -math.Pow(10, -12+15*r.Float64())
 		want := math.Exp(x)
-		require.InDelta(t, want, exp(x), 4.5e-16*want+1e-323, "exp(%g)", x)
+		require.InDelta(t, want, Exp(x), 4.5e-16*want+1e-323, "Exp(%g)", x)
 		u := uniform(r.Uint64() >> r.IntN(52))
 		want = math.Log(u)
-		require.InDelta(t, want, log(u), 4.5e-16*math.Abs(want), "log(%g)", u)
+		require.InDelta(t, want, Log(u), 4.5e-16*math.Abs(want), "Log(%g)", u)
 	}
-	require.Equal(t, 1.0, exp(0))
-	require.Equal(t, 0.0, exp(math.Inf(-1)))
-	require.Equal(t, 0.0, exp(-746))
-	require.Equal(t, 0.0, log(1))
-	require.Greater(t, exp(-745), 0.0)
+	require.Equal(t, 1.0, Exp(0))
+	require.Equal(t, 0.0, Exp(math.Inf(-1)))
+	require.Equal(t, 0.0, Exp(-746))
+	require.Equal(t, 0.0, Log(1))
+	require.Greater(t, Exp(-745), 0.0)
 }
 
 // The bits of a few values, each within one unit in the last place of the true
@@ -32,7 +32,7 @@ func TestExpLog(t *testing.T) {
 func TestExpLogBits(t *testing.T) {
 	for _, c := range []struct {
 		x          float64
-		exp, logOf uint64 // bits of exp(-x), log(x)
+		exp, logOf uint64 // bits of Exp(-x), Log(x)
 	}{
 		{0.1, 0x3fecf46d99d52b3a, 0xc0026bb1bbb55515},
 		{0.6931471805599453, 0x3fe0000000000000, 0xbfd774f29bdd6b9f},
@@ -40,8 +40,8 @@ func TestExpLogBits(t *testing.T) {
 		{700.5, 0xc4ff475c68ca02, 0x401a3509950c84a7},
 		{744, 0x2, 0x401a72bae291ac29},
 	} {
-		require.Equal(t, c.exp, math.Float64bits(exp(-c.x)), "exp(-%v)", c.x)
-		require.Equal(t, c.logOf, math.Float64bits(log(c.x)), "log(%v)", c.x)
+		require.Equal(t, c.exp, math.Float64bits(Exp(-c.x)), "Exp(-%v)", c.x)
+		require.Equal(t, c.logOf, math.Float64bits(Log(c.x)), "Log(%v)", c.x)
 	}
 }
 
@@ -51,6 +51,6 @@ func TestExponentialBound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 1_000_000 {
 		u := uniform(r.Uint64() >> r.IntN(40))
-		require.GreaterOrEqual(t, -log(u), (1-u)*(1-0x1p-40))
+		require.GreaterOrEqual(t, -Log(u), (1-u)*(1-0x1p-40))
 	}
 }
