@@ -23,13 +23,13 @@ func TestExperimentsParse(t *testing.T) {
 		d, err := ParseDocument(f, text)
 		require.NoError(t, err)
 		require.NoError(t, CheckConfig(f, d.Text()))
-		if IsLoad(text) {
-			require.NoError(t, d.Small())
-			require.NoError(t, CheckConfig(f, d.Text()))
-		}
+		require.NoError(t, d.Small())
+		require.NoError(t, CheckConfig(f, d.Text()))
 		require.True(t, strings.HasPrefix(string(text), "# "), "%s does not say what it is", f)
 	}
-	q, err := ParseConfig("quickstart.yaml", QuickstartText())
+	d, err := ParseDocument("quickstart.yaml", QuickstartText())
+	require.NoError(t, err)
+	q, err := ParseConfig("quickstart.yaml", d.Text())
 	require.NoError(t, err)
 	require.Equal(t, "quickstart", q.Name)
 }
