@@ -28,6 +28,58 @@ type network interface {
 	Logits(q kernels.Queue, hidden kernels.Buf) kernels.Buf
 }
 
+// sharing is a network whose choice of keys for the first draft serves the drafts behind
+// it (model.MTP).
+type sharing interface {
+	// Choices is the width of a row's choice; 0: each row chooses.
+	Choices() int
+	// Chosen returns the choices of the first rows of the last Forward.
+	Chosen(rows int) kernels.Buf
+	// Reuse has the next Forward take choices.
+	Reuse(choices kernels.Buf)
+}
+
+// shared keeps the choices of such a network.
+type shared struct {
+	net    sharing     // nil: nothing is shared
+	bySlot kernels.Buf // I32 [slots, Choices]
+	byRow  kernels.Buf // I32 [rows, Choices]
+}
+
+// attach allocates for a network that shares, for at most rows rows of a step.
+func (s *shared) attach(be kernels.Backend, net network, slots, rows int) (err error) {
+	n, ok := net.(sharing)
+	if !ok || n.Choices() == 0 {
+		return nil
+	}
+	s.net = n
+	if s.bySlot, err = be.Alloc(kernels.State, kernels.I32, slots, n.Choices()); err == nil {
+		s.byRow, err = be.Alloc(kernels.Tables, kernels.I32, rows, n.Choices())
+	}
+	return err
+}
+
+// keep records that the choices of rows (I32 [n, 1]) of a pass over all rows are those of
+// slots.
+func (s *shared) keep(q kernels.Queue, all int, rows, slots kernels.Buf) {
+	if s.net == nil {
+		return
+	}
+	byRow := s.byRow.Top(int(rows.Rows))
+	q.Gather(byRow, s.net.Chosen(all), rows)
+	q.Scatter(s.bySlot, byRow, slots)
+}
+
+// reuse has the next pass, whose rows are of slots, take what was kept.
+func (s *shared) reuse(q kernels.Queue, slots kernels.Buf) {
+	if s.net == nil {
+		return
+	}
+	byRow := s.byRow.Top(int(slots.Rows))
+	q.Gather(byRow, s.bySlot, slots)
+	s.net.Reuse(byRow)
+}
+
 // chained is what a chain is made of.
 type chained struct {
 	m     *model.Model
@@ -71,6 +123,7 @@ type chain struct {
 	chain     kernels.Batch // one row per span: a draft step
 	carry     kernels.Buf   // h' by cache slot, BF16 [slots, hidden]
 	last      kernels.Buf   // h' by span
+	shared    shared        // choices of keys
 	saved     kernels.Buf   // features of snapshots
 	rowsTable kernels.Buf
 	features  kernels.Buf   // of the last committed row, by slot, for Save
@@ -123,6 +176,9 @@ func (d *chain) Attach(c kernels.Caches, first, spans, rows int) error {
 	if err := d.sampler.attach(be, spans); err != nil {
 		return err
 	}
+	if err := d.shared.attach(be, d.net, spec.Slots, max(rows, spans)); err != nil {
+		return err
+	}
 	return d.attachSteps(be, spans, spec.MaxDraft)
 }
 
@@ -134,7 +190,7 @@ func (d *chain) Detach() {
 	}
 	d.shifted.Free(be)
 	d.chain.Free(be)
-	free(be, d.carry, d.features, d.last, d.saved, d.rowsTable)
+	free(be, d.carry, d.features, d.last, d.saved, d.rowsTable, d.shared.bySlot, d.shared.byRow)
 	d.detachSteps(be)
 	*d = chain{chained: d.chained, stepper: stepper{name: d.name, ids: d.ids}, sampler: d.sampler.detach(be), least: d.least}
 }
@@ -158,6 +214,7 @@ func (d *chain) Level(s *engine.Step) {
 	q.Scatter(d.features, last, sh.Seq)
 	q.Gather(last, h, sh.Logit)
 	q.Scatter(d.carry, last, sh.Seq)
+	d.shared.keep(q, sh.Rows, sh.Logit, sh.Seq)
 }
 
 // successors lays out and returns the successor view of a step's batch in the
@@ -218,6 +275,7 @@ func (d *chain) extend(q kernels.Queue, slots kernels.Buf, j int, chosen kernels
 	b.MaxLen = 1
 	q.Copy(b.Seq, slots)
 	q.Chain(&b, d.caches, 1+j, chosen, kernels.Buf{})
+	d.shared.reuse(q, slots)
 	h := d.net.Forward(q, &b, d.cache, d.last.Top(n))
 	q.Scatter(d.carry, h, slots)
 }
@@ -244,5 +302,6 @@ func (d *chain) Restore(q kernels.Queue, seq *engine.Sequence, snapshot int, nex
 	q.Chain(&b, d.caches, 0, first, kernels.Buf{})
 	h := d.net.Forward(q, &b, d.cache, d.saved.Slice(snapshot, snapshot+1))
 	q.Scatter(d.carry, h, b.Seq)
+	d.shared.keep(q, 1, b.Logit, b.Seq)
 	return nil
 }

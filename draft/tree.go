@@ -154,7 +154,7 @@ func (d *tree) read(q kernels.Queue, n int) error {
 func (d *tree) level(q kernels.Queue) (int, error) {
 	t, slots := &d.host, int(d.carry.Rows)
 	t.reset()
-	var picked []int32
+	var picked, of []int32
 	for i := range d.plants {
 		p := &d.plants[i]
 		before := p.off
@@ -171,6 +171,7 @@ func (d *tree) level(q kernels.Queue) (int, error) {
 				up, from = int32(g), int32(slots+before+g)
 			}
 			t.row(node.token, up, p.ask.Seq.Length()+node.depth, from)
+			of = append(of, int32(p.ask.Seq.Slot()))
 			if j >= p.fresh {
 				picked = append(picked, int32(p.off+j))
 			}
@@ -181,6 +182,8 @@ func (d *tree) level(q kernels.Queue) (int, error) {
 	}
 	b := t.write(q, d.batch)
 	rows := b.Rows
+	q.Write(d.from.Top(rows), bytesOf(of))
+	d.shared.reuse(q, d.from.Top(rows))
 	q.Write(d.from.Top(rows), bytesOf(t.from))
 	q.Gather(d.inputs.Top(rows), d.pool, d.from.Top(rows))
 	h := d.net.Forward(q, &b, d.cache, d.inputs.Top(rows))

@@ -50,6 +50,9 @@ type Index struct {
 	TopK  int    // keys that a token attends to
 	Own   []bool // by layer, whether it chooses itself; the others take the choice of the one before
 	Ratio int    // keys of a block where blocks are chosen (Qwen4Exp); 0: keys are
+	// ShareMTP says that the MTP module chooses for the first draft alone, and that
+	// those behind it see the same keys.
+	ShareMTP bool
 }
 
 // parseIndex reads the index of latent attention.
@@ -63,7 +66,8 @@ func (c *Config) parseIndex(f *fields) {
 	if c.Index.Dim%2 != 0 || c.Index.Dim < c.MLA.Rope {
 		f.fail("index_head_dim", strconv.Itoa(c.Index.Dim), fmt.Sprintf("it must be even and at least qk_rope_head_dim, which is %d", c.MLA.Rope))
 	}
-	f.used["indexer_rope_interleave"], f.used["index_share_for_mtp_iteration"] = true, true
+	f.used["indexer_rope_interleave"] = true
+	c.Index.ShareMTP = f.boolean("index_share_for_mtp_iteration", false)
 }
 
 // parseSharedIndex reads which layers choose themselves: a list of their types, a
@@ -199,6 +203,9 @@ func (c Config) mlaJSON(out, rope map[string]any) {
 	}
 	if x := c.Index; x.Heads > 0 {
 		out["index_n_heads"], out["index_head_dim"], out["index_topk"] = x.Heads, x.Dim, x.TopK
+		if x.ShareMTP {
+			out["index_share_for_mtp_iteration"] = true
+		}
 		kinds := make([]string, len(x.Own))
 		for i, own := range x.Own {
 			if kinds[i] = "shared"; own {

@@ -171,9 +171,16 @@ func (r *runner) drafts(n, k int, last []float32) []int32 {
 	hidden, err := r.be.Alloc(kernels.Activations, kernels.BF16, 1, r.mtp.Hidden)
 	require.NoError(r.t, err)
 	q.Copy(hidden, r.out.Slice(n-1, n))
+	var choices kernels.Buf
+	if words := r.mtp.Choices(); words > 0 {
+		choices, err = r.be.Alloc(kernels.Tables, kernels.I32, 1, words)
+		require.NoError(r.t, err)
+		q.Copy(choices, r.mtp.Chosen(n).Slice(n-1, n))
+	}
 	out := []int32{int32(argmax(last))}
 	for len(out) < k {
 		b := r.tables(n+len(out), out[len(out)-1:])
+		r.mtp.Reuse(choices)
 		h := r.mtp.Forward(q, &b, r.caches.Layer(len(r.m.Layers())), hidden)
 		q.Copy(hidden, h)
 		out = append(out, int32(argmax(r.read(r.mtp.Logits(q, h)))))

@@ -64,8 +64,8 @@ func (l *loader) ordered(use kernels.Use, name string, n, cols int, order []int)
 }
 
 // indexScratch are the activations of indexes. The mask stays for the layers after
-// that take it.
-type indexScratch struct{ proj, key, heads, mask kernels.Buf }
+// that take it. Where given is set, it is taken instead of a choice.
+type indexScratch struct{ proj, key, heads, mask, given kernels.Buf }
 
 func (s *indexScratch) reserve(b *buffers, rows, positions int, blocks []*block) {
 	proj, key, heads := 0, 0, 0

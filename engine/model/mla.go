@@ -214,10 +214,14 @@ func (m *mla) forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, bl *bl
 	q.Norm(latent, a.Columns(sh.QRank, sh.QRank+sh.KVRank), m.kvNorm)
 	q.Copy(proj.Columns(at+key, at+key+sh.KVRank), latent)
 	s.mla.spec = *bl.attn
-	if m.index != nil {
+	given := s.mla.index.given
+	if m.index != nil && given.None() {
 		m.index.forward(q, b, c, x, a.Columns(0, sh.QRank), bl.mixNorm, m.qNorm, &s.mla.index)
 	}
-	if m.sparse {
+	switch {
+	case !given.None():
+		s.mla.spec.Keys = given
+	case m.sparse:
 		s.mla.spec.Keys = s.mla.index.mask.Top(n)
 	}
 	q.Attend(mixed, proj, c, b, &s.mla.spec)

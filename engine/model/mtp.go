@@ -195,6 +195,23 @@ func (t *MTP) StepParams() int64 {
 	return n
 }
 
+// Choices returns the width of a row's choice of keys, if the choice that is made for the
+// first token of a draft serves those behind it too (GLM-5); else 0.
+func (t *MTP) Choices() int {
+	if !t.m.Config.Index.ShareMTP {
+		return 0
+	}
+	return int(t.s.mla.index.mask.Cols)
+}
+
+// Chosen returns the choices of the first rows rows of the last Forward, I32 [rows,
+// Choices].
+func (t *MTP) Chosen(rows int) kernels.Buf { return t.s.mla.index.mask.Top(rows) }
+
+// Reuse has the next Forward see the keys of choices (I32 [rows, Choices]) instead of
+// choosing.
+func (t *MTP) Reuse(choices kernels.Buf) { t.s.mla.index.given = choices }
+
 // Forward records the module over the rows of b, whose tokens are the tokens
 // after the rows of hidden (BF16 [b.Rows, Hidden]), and returns h', the hidden states
 // that predict one token further.
@@ -209,6 +226,7 @@ func (t *MTP) Forward(q kernels.Queue, b *kernels.Batch, c kernels.Layer, hidden
 	q.Norm(both.Columns(h, 2*h), hidden, t.w.hiddenNorm)
 	q.MatMul(x, t.w.fc, both, kernels.Linear{})
 	t.w.block.forward(q, b, c, &t.s)
+	t.s.mla.index.given = kernels.Buf{}
 	out := t.hidden.Top(b.Rows)
 	q.Norm(out, x, t.w.norm)
 	return out

@@ -178,6 +178,7 @@ def module(names, layer, norm, rotary, config, seed):
         return out, head(out)
 
     tensors = {names[k.split(".")[0]] + k.split(".", 1)[1]: v for k, v in all_.state_dict().items()}
+    run.layer = layer
     return tensors, run, margins
 
 
@@ -222,8 +223,12 @@ def split_experts(tensors):
     return out
 
 
-def chain(run, hidden, ids, embed, head, k=5):
-    """The logits of all rows, and k drafts behind the last: each takes the hidden state before it."""
+def chain(run, hidden, ids, embed, head, share=None, k=5):
+    """The logits of all rows, and k drafts behind the last: each takes the hidden state before it,
+    and, of an index that is shared, the keys that the last row chose."""
+    n = ids.shape[1]
+    if share is not None:
+        share.register_forward_hook(lambda m, args, out: torch.cat([out[:, :n], out[:, n - 1 : n].expand(-1, out.shape[1] - n, -1)], dim=1))
     out, logits = run(hidden, ids, embed, head)
     first, drafts = logits[0].contiguous(), [int(logits[0, -1].argmax())]
     while len(drafts) < k:
@@ -234,7 +239,7 @@ def chain(run, hidden, ids, embed, head, k=5):
     return first, torch.tensor(drafts, dtype=torch.int32)
 
 
-def attempt(make, mtp, seed):
+def attempt(make, mtp, seed, share=False):
     model = make()
     model.config._experts_implementation = model.config._attn_implementation = "eager"
     randomise(model, seed)
@@ -248,7 +253,8 @@ def attempt(make, mtp, seed):
         if mtp:
             hidden = model.model(input_ids=ids).last_hidden_state
             extra, run, seen = mtp(model.config, seed + 2)
-            golden["mtp_logits"], golden["mtp_chain"] = chain(run, hidden[:, :-1], ids[:, 1:], model.model.embed_tokens, model.lm_head)
+            golden["mtp_logits"], golden["mtp_chain"] = chain(
+                run, hidden[:, :-1], ids[:, 1:], model.model.embed_tokens, model.lm_head, run.layer.self_attn.indexer if share else None)
             tensors.update({k: v.clone() for k, v in extra.items()})
             margins.append(seen)
         least = min(m.least for m in margins)
@@ -259,7 +265,7 @@ def attempt(make, mtp, seed):
 
 def store(name, make, seed, mtp=None, stacked=False, extra=None):
     while True:
-        model, tensors, golden, least = attempt(make, mtp, seed)
+        model, tensors, golden, least = attempt(make, mtp, seed, "index_share_for_mtp_iteration" in (extra or {}))
         if least >= MARGIN:
             break
         seed += 100
@@ -293,7 +299,7 @@ FAMILIES = {
         "deepseek_v3_no_rank", lambda: deepseek_v3(None, {"rope_type": "default", "rope_theta": 1e4}), 26),
     "deepseek_v32": lambda: store("deepseek_v32", deepseek_v32, 27, mtp=next_mtp(
         dsv32.DeepseekV32DecoderLayer, dsv32.DeepseekV32RMSNorm, dsv32.DeepseekV32RotaryEmbedding)),
-    "glm_moe_dsa": lambda: store("glm_moe_dsa", glm_moe_dsa, 28, mtp=next_mtp(
+    "glm_moe_dsa": lambda: store("glm_moe_dsa", glm_moe_dsa, 28, extra={"index_share_for_mtp_iteration": True}, mtp=next_mtp(
         dsa.GlmMoeDsaDecoderLayer, dsa.GlmMoeDsaRMSNorm, dsa.GlmMoeDsaRotaryEmbedding)),
 }
 
