@@ -16,6 +16,7 @@ import (
 	"exacta.dev/exacta/acceptance"
 	"exacta.dev/exacta/engine"
 	"exacta.dev/exacta/engine/chat"
+	"exacta.dev/exacta/engine/model"
 	"exacta.dev/exacta/engine/server"
 	"exacta.dev/exacta/verify"
 )
@@ -62,6 +63,9 @@ func Serve(cfg ServeConfig, o ServeOptions) (s *Served, err error) {
 	for _, note := range s.session.entry.Notes {
 		o.Logger.Info(note)
 	}
+	if note := s.session.packing.Note(); note != "" {
+		o.Logger.Info(note)
+	}
 	metrics := prometheus.NewRegistry()
 	sc, err := s.serverConfig(&cfg, o, metrics)
 	if err != nil {
@@ -85,10 +89,15 @@ func openServe(cfg *ServeConfig) (*session, error) {
 		return nil, err
 	}
 	if len(cfg.Strategies) == 0 {
-		for _, name := range []string{"mtp", "ngram", "suffix"} {
-			if name != "mtp" || s.entry.Source.Config().MTPLayers > 0 {
-				cfg.Strategies = append(cfg.Strategies, ServeStrategy{Drafter: name, K: cfg.K})
-			}
+		names := []string{"ngram", "suffix"}
+		switch {
+		case s.entry.Source.Config().MTPLayers > 0:
+			names = append([]string{"mtp"}, names...)
+		case model.HasDSpark(s.entry.Source):
+			names = append([]string{"dspark"}, names...)
+		}
+		for _, name := range names {
+			cfg.Strategies = append(cfg.Strategies, ServeStrategy{Drafter: name, K: cfg.K})
 		}
 		s.cfg.Strategies = cfg.experiment().Strategies
 	}

@@ -20,13 +20,13 @@ import (
 // ServeConfig says what a server serves. Field comments are its reference; every
 // field has a default.
 type ServeConfig struct {
-	// Model, Backend, Threads and Kernels are those of experiments.
-	Model   string `yaml:"model"`
-	Backend string `yaml:"backend"`
-	// GPUMemory is that of experiments.
+	// Model, Backend, GPUMemory, Threads, Kernels and PackCache are those of experiments.
+	Model     string  `yaml:"model"`
+	Backend   string  `yaml:"backend"`
 	GPUMemory float64 `yaml:"gpu_memory,omitempty"`
 	Threads   int     `yaml:"threads"`
 	Kernels   string  `yaml:"kernels"`
+	PackCache bool    `yaml:"pack_cache,omitempty"`
 	// Name is what clients call the model; empty is Model.
 	Name string `yaml:"name"`
 	// Context is the longest sequence in tokens, prompt and answer; 0 is the
@@ -40,7 +40,7 @@ type ServeConfig struct {
 	// decoding (none) always is one.
 	Strategies []ServeStrategy `yaml:"strategies"`
 	// K is the number of drafts per step of the strategies that a server has
-	// which names none: mtp, if the model has a module, ngram and suffix.
+	// which names none: mtp or dspark, if the model has such a module, ngram and suffix.
 	K int `yaml:"k"`
 	// MaxK is the most drafts per step that a request may ask for.
 	MaxK int `yaml:"max_k"`
@@ -166,6 +166,8 @@ func (c *ServeConfig) Validate() error {
 		return bad("gpu_memory", "%s", validGPUMemory(c.GPUMemory, c.Backend))
 	case !slices.Contains(Backends, c.Backend):
 		return bad("backend", "%q is not known; use one of %v", c.Backend, Backends)
+	case c.PackCache && c.Backend != "cpu":
+		return bad("pack_cache", "is for backend cpu, not %s", c.Backend)
 	case c.RecordPrompts && c.Records == "":
 		return bad("record_prompts", "is given without records")
 	}
@@ -262,6 +264,7 @@ func (c *ServeConfig) experiment() Config {
 	e := Default()
 	e.Model, e.Backend, e.Threads, e.Kernels, e.Context, e.Engine = c.Model, c.Backend, c.Threads, c.Kernels, c.Context, c.Engine
 	e.GPUMemory = c.GPUMemory
+	e.PackCache = c.PackCache
 	for _, s := range c.Strategies {
 		e.Strategies = append(e.Strategies, Strategy{Drafter: s.Drafter, K: []int{s.K}, Config: s.Config, Length: c.Length, Simulate: c.Simulate})
 	}

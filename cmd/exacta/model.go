@@ -46,12 +46,7 @@ func addLoop(cmd *cobra.Command, to *string) {
 const packUsage = "keep the weights as the CPU packs them in a file (below EXACTA_CACHE), and map it from the second start on"
 
 func (f *modelFlags) add(cmd *cobra.Command) {
-	f.addWhere(cmd)
 	cmd.Flags().BoolVar(&f.pack, "pack-cache", false, packUsage)
-}
-
-// addWhere adds the flags without those of the packed file.
-func (f *modelFlags) addWhere(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.model, "model", registry.Embedded, registry.Names)
 	cmd.Flags().StringVar(&f.backend, "backend", "cpu", fmt.Sprintf("one of %v", experiments.Backends))
 	cmd.Flags().StringVar(&f.kernels, "kernels", "", "force a CPU kernel set: avx512bf16, avx512f, avx2, go (default: the best, or EXACTA_KERNELS)")

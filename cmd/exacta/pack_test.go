@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,4 +85,37 @@ func TestPackCacheOfARun(t *testing.T) {
 	code, _, errs = exacta(t, "run", config)
 	require.Equal(t, exitBad, code)
 	require.Contains(t, errs, "pack_cache: is for backend cpu, not ref")
+}
+
+// So does a server: the second start maps the file and answers the same.
+func TestPackCacheOfAServer(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("EXACTA_CACHE", cache)
+	model, records := damaged(t, "config.json", func(text []byte) []byte { return text }), t.TempDir()
+	config := filepath.Join(t.TempDir(), "serve.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("pack_cache: true\n"), 0o644))
+	var answers []string
+	for i, args := range [][]string{{}, {"--pack-cache"}, {"--config", config}} {
+		url, log, stop := started(t, append([]string{"--model", model, "--context", "256", "--records", records}, args...)...)
+		status, text := post(t, url+"/v1/completions", `{"prompt": [1, 2, 3], "max_tokens": 12, "temperature": 0, "logprobs": 2, "ignore_eos": true}`)
+		require.Equal(t, 200, status, text)
+		require.Equal(t, exitFine, stop(), log.String())
+		require.Equal(t, i == 1, strings.Contains(log.String(), "packed weights are kept"), log.String())
+		_, answer, _ := strings.Cut(text, `"choices":`)
+		answer, _, _ = strings.Cut(answer, `"created"`)
+		answers = append(answers, answer)
+	}
+	require.Contains(t, answers[0], "token_logprobs")
+	require.Equal(t, []string{answers[0], answers[0]}, answers[1:])
+	files, err := filepath.Glob(cache + "/packed/*")
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	runs, err := filepath.Glob(filepath.Join(records, "serve-*", "provenance.json"))
+	require.NoError(t, err)
+	require.Len(t, runs, 3)
+	for i, want := range []string{"", `"written"`, `"mapped"`} {
+		text, err := os.ReadFile(runs[i])
+		require.NoError(t, err)
+		require.Contains(t, string(text), want)
+	}
 }

@@ -78,11 +78,11 @@ func newServeCommand(_ *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	f.where.addWhere(cmd)
+	f.where.add(cmd)
 	flags.StringVar(&f.config, "config", "", "configuration file (YAML)")
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen at; 0.0.0.0 is all")
 	flags.IntVar(&f.port, "port", 8000, "port to listen at; 0 takes a free one")
-	flags.StringSliceVar(&f.draft, "draft", nil, "draft strategies, the default first (default: mtp where the model has a module, ngram, suffix)")
+	flags.StringSliceVar(&f.draft, "draft", nil, "draft strategies, the default first (default: mtp or dspark where the model has such a module, ngram, suffix)")
 	flags.IntVar(&f.k, "k", 3, "drafts per step of requests that don't say")
 	flags.BoolVar(&f.auto, "auto", false, "choose the draft length step by step, at most k")
 	flags.StringVar(&f.simulate, "simulate", "", "accept by lot: length=2.6 or rates=0.9,0.5; answers then mean nothing")
@@ -113,7 +113,7 @@ func newServeCommand(_ *options) *cobra.Command {
 // settings are the file's, with the flags that were given.
 func (f *serveFlags) settings(cmd *cobra.Command) (experiments.ServeConfig, error) {
 	given := f.fields
-	given.Model, given.Backend, given.Kernels, given.Threads = f.where.model, f.where.backend, f.where.kernels, f.where.threads
+	given.Model, given.Backend, given.Kernels, given.Threads, given.PackCache = f.where.model, f.where.backend, f.where.kernels, f.where.threads, f.where.pack
 	given.GPUMemory = f.where.gpuMemory
 	c := given
 	if f.config != "" {
@@ -124,7 +124,7 @@ func (f *serveFlags) settings(cmd *cobra.Command) (experiments.ServeConfig, erro
 	}
 	for name, set := range map[string]func(){
 		"model": func() { c.Model = given.Model }, "backend": func() { c.Backend = given.Backend }, "kernels": func() { c.Kernels = given.Kernels },
-		"threads": func() { c.Threads = given.Threads }, "name": func() { c.Name = given.Name }, "rule": func() { c.Rule = given.Rule },
+		"threads": func() { c.Threads = given.Threads }, "pack-cache": func() { c.PackCache = given.PackCache }, "name": func() { c.Name = given.Name }, "rule": func() { c.Rule = given.Rule },
 		"chat-template": func() { c.ChatTemplate = given.ChatTemplate }, "context": func() { c.Context = given.Context },
 		"sequences": func() { c.Sequences = given.Sequences }, "pages": func() { c.Engine.Pages = given.Engine.Pages }, "policy": func() { c.Engine.Policy = given.Engine.Policy },
 		"loop": func() { c.Engine.Loop = given.Engine.Loop }, "gpu-memory": func() { c.GPUMemory = given.GPUMemory },

@@ -110,6 +110,7 @@ func TestServe(t *testing.T) {
 
 // A port in use, and flags that mean nothing, are one line.
 func TestServeRefuses(t *testing.T) {
+	t.Setenv("EXACTA_CACHE", t.TempDir())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -121,6 +122,8 @@ func TestServeRefuses(t *testing.T) {
 		"--k":          {"--k", "-1"},
 		"max_k":        {"--k", "99"},
 		"magic":        {"--draft", "magic", "--port", "0"},
+		"pack_cache":   {"--pack-cache", "--backend", "ref", "--port", "0"},
+		"on disk":      {"--pack-cache", "--port", "0"},
 		"--simulate":   {"--simulate", "often"},
 		"no.yaml":      {"--config", "no.yaml"},
 		"no such file": {"--model", "/no/such/model", "--port", "0"},
