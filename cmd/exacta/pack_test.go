@@ -110,7 +110,7 @@ func TestPackCacheOfAServer(t *testing.T) {
 	files, err := filepath.Glob(cache + "/packed/*")
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	runs, err := filepath.Glob(filepath.Join(records, "serve-*", "provenance.json"))
+	runs, err := filepath.Glob(filepath.Join(records, "serve-*", "summary.json"))
 	require.NoError(t, err)
 	require.Len(t, runs, 3)
 	for i, want := range []string{"", `"written"`, `"mapped"`} {
