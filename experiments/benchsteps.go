@@ -72,7 +72,8 @@ type StepCost struct {
 	// Peer is the fastest other engine that was measured at this work: see Peers.
 	Peer *PeerStep `json:"peer,omitempty"`
 	// Weights and Caches are the bytes that the step must read: of the weights that
-	// its products used, each once, and of keys, values and states.
+	// its products used, each once (of experts those of every row, at most all
+	// there are), and of keys, values and states.
 	Weights int64 `json:"weight_bytes"`
 	Caches  int64 `json:"cache_bytes"`
 	// BytesS is their sum by the time, RatioToCopy that by the copy rate. FLOPS are
@@ -446,7 +447,9 @@ func (b *stepBench) account(s *StepCost, took time.Duration, work kernels.Counte
 	runs := int64(b.o.Replays + max(1, b.o.Replays/4))
 	page, _, snapshot := c.Bytes()
 	s.Ms = took.Seconds() * 1e3
-	s.Weights = int64(work.WeightBytes) / runs
+	// The backend counts the experts of every row, since it does not see which rows
+	// share one; a step never needs a weight twice.
+	s.Weights = min(int64(work.WeightBytes)/runs, b.be.Memory()[kernels.Weights])
 	s.Caches = int64(s.Batch) * (page*int64(s.Context)/kernels.PageTokens + snapshot)
 	s.BytesS = float64(s.Weights+s.Caches) / took.Seconds()
 	s.FloorMs = float64(s.Weights+s.Caches) / b.res.CopyBytesS[0] * 1e3

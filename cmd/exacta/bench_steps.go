@@ -16,7 +16,8 @@ func newBenchStepsCommand(o *options) *cobra.Command {
 		Use: "steps", Short: "whole steps on a GPU by batch, rows and context, against the card's copy rate", Args: cobra.NoArgs,
 		Long: `steps replays whole steps on a GPU back to back: tables, the target's pass, statistics and
 acceptance, as one program, for every combination of batch, rows of a sequence and context.
-The caches hold zeros. The bytes that a step must read (weights once, keys, values, states)
+The caches hold zeros. The bytes that a step must read (weights once, keys, values, states;
+of experts those of every row, at most all there are)
 by its time are put beside what the card's own large copies read and write, measured
 before and after: floor is the time of those bytes at that rate, idle the share of the
 time between one replay's end and the next one's start, x plain the time by that of one
