@@ -39,10 +39,7 @@ func Open(dir string) (*Reader, error) {
 	r := &Reader{}
 	next := 1
 	for _, n := range numbers {
-		if n < next {
-			continue // part of the one before
-		}
-		if n != next {
+		if n > next {
 			return nil, fmt.Errorf("records: %s holds %s where %s is expected; a segment is missing", dir, segmentName(n), segmentName(next))
 		}
 		name := filepath.Join(dir, segmentName(n))
@@ -53,17 +50,29 @@ func Open(dir string) (*Reader, error) {
 		if err != nil {
 			return nil, fmt.Errorf("records: %s: %w", name, err)
 		}
-		next = max(n, through) + 1
 		if n == 1 {
 			r.meta = meta
-		} else if meta.Run != r.meta.Run {
-			return nil, fmt.Errorf("records: %s is of run %q, %s of run %q; a directory holds one run", name, meta.Run, r.names[0], r.meta.Run)
-		} else if !maps.Equal(meta.Provenance, r.meta.Provenance) {
-			return nil, fmt.Errorf("records: %s is of another run than %s: %s", name, r.names[0], differing(meta.Provenance, r.meta.Provenance))
+		} else if err := r.same(name, meta); err != nil {
+			return nil, err
 		}
+		if n < next {
+			continue // part of the one before, left by a process killed while it merged
+		}
+		next = max(n, through) + 1
 		r.names = append(r.names, name)
 	}
 	return r, nil
+}
+
+// same checks that a segment is of the run of the first.
+func (r *Reader) same(name string, meta Meta) error {
+	if meta.Run != r.meta.Run {
+		return fmt.Errorf("records: %s is of run %q, %s of run %q; a directory holds one run", name, meta.Run, r.names[0], r.meta.Run)
+	}
+	if !maps.Equal(meta.Provenance, r.meta.Provenance) {
+		return fmt.Errorf("records: %s is of another run than %s: %s", name, r.names[0], differing(meta.Provenance, r.meta.Provenance))
+	}
+	return nil
 }
 
 // differing names the first key of the provenance that two segments do not agree on.

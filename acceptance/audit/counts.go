@@ -22,7 +22,7 @@ type countsAudit struct {
 	claims   map[string]*tally
 	paces    map[string]*pace
 	classes  map[string]map[string]*classTally // by point
-	ended    int // 1: no request failed, 2: one did, 0: not looked
+	ended    int                               // 1: no request failed, 2: one did, 0: not looked
 	narrow   widths
 	pairs    map[string]*Mixture
 	lastStep int64
