@@ -170,11 +170,13 @@ func (e *Engine) runStep() (bool, error) {
 		return false, err
 	}
 	line.host("")
-	where := decodeLane
-	if e.w.prefill > 0 {
-		where = promptLane
+	if line != nil {
+		where := decodeLane
+		if e.w.prefill > 0 {
+			where = promptLane
+		}
+		err = line.device(where, fmt.Sprintf("step: %d sequences, %d rows", batch.Spans, batch.Rows), e.step)
 	}
-	err = line.device(where, fmt.Sprintf("step: %d sequences, %d rows", batch.Spans, batch.Rows), e.step)
 	e.step++
 	return true, err
 }
