@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"cmp"
 	"slices"
 
 	"exacta.dev/exacta/engine"
@@ -110,15 +111,7 @@ type weighted struct{ value, weight float64 }
 
 // spread describes numbers by their weights; nothing is all zeros.
 func spread(list []weighted) (s Spread) {
-	slices.SortFunc(list, func(a, b weighted) int {
-		switch {
-		case a.value < b.value:
-			return -1
-		case a.value > b.value:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(list, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
 	total := 0.0
 	for _, w := range list {
 		total += w.weight

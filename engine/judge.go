@@ -49,13 +49,13 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 	n := it.logits
 	e.w.argmax = e.w.argmax[:0]
 	for r := range n {
-		if nan := e.stat(it.logit+r, kernels.StatNaNs); nan > 0 {
+		if nan := e.stat(it.logit + r)[kernels.StatNaNs]; nan > 0 {
 			return Verdict{}, fmt.Errorf("request %s: %d logits at position %d are not numbers", it.seq.req.ID, nan, it.plan.Start+it.logitFrom()+r)
 		}
-		e.w.argmax = append(e.w.argmax, e.stat(it.logit+r, kernels.StatTop1))
+		e.w.argmax = append(e.w.argmax, e.stat(it.logit + r)[kernels.StatTop1])
 	}
 	if it.choice != nil {
-		if err := it.seq.unbounded(e.logit1(it.logit)); err != nil {
+		if err := it.seq.unbounded(e.stat(it.logit).logit1()); err != nil {
 			return Verdict{}, err
 		}
 		return Verdict{Next: it.choice[0], Kind: NextSampled, Targets: slices.Clone(it.choice)}, nil
@@ -87,9 +87,21 @@ func (e *Engine) verdict(it *item, logits kernels.Buf) (Verdict, error) {
 	return verdict, nil
 }
 
-// logit1 is the largest logit of a wanted row.
-func (e *Engine) logit1(row int) float32 {
-	return math.Float32frombits(uint32(e.stat(row, kernels.StatLogit1)))
+// rowStats are the statistics of one row of logits, as a backend gives them (I32
+// [kernels.StatCols]).
+type rowStats []int32
+
+// logit1 is the largest logit.
+func (r rowStats) logit1() float32 { return math.Float32frombits(uint32(r[kernels.StatLogit1])) }
+
+// gap is the largest logit less the second.
+func (r rowStats) gap() float32 {
+	return r.logit1() - math.Float32frombits(uint32(r[kernels.StatLogit2]))
+}
+
+// hash is that of the row's bits.
+func (r rowStats) hash() uint64 {
+	return uint64(uint32(r[kernels.StatHashLo])) | uint64(uint32(r[kernels.StatHashHi]))<<32
 }
 
 // unbounded refuses to draw from a row whose largest logit is infinite, as the sampler
@@ -116,10 +128,15 @@ func (e *Engine) logitsRow(row int) []float32 {
 	return e.logits[row*v:][:e.cfg.Vocab]
 }
 
+// room is how many tokens a sequence may still emit.
+func (s *Sequence) room(maxTokens int) int {
+	return min(s.req.MaxNew-len(s.Output()), maxTokens-len(s.tokens))
+}
+
 // cut shortens newly decided tokens at the first stop token (which is emitted),
 // at the length limits, and where the request's Until ends them.
 func (s *Sequence) cut(ids []int32, maxTokens int) ([]int32, Finish) {
-	room := min(s.req.MaxNew-len(s.Output()), maxTokens-len(s.tokens))
+	room := s.room(maxTokens)
 	finish := Finish("")
 	if len(ids) >= room {
 		ids, finish = ids[:room], FinishLength
@@ -287,10 +304,8 @@ func (e *Engine) record(it *item, b kernels.Batch, verifyNs, totalNs int64) *Rec
 		rec.Gaps, rec.Hashes = make([]float32, 0, it.logits), make([]uint64, 0, it.logits)
 	}
 	for r := it.logit; r < it.logit+it.logits; r++ {
-		top1 := e.logit1(r)
-		top2 := math.Float32frombits(uint32(e.stat(r, kernels.StatLogit2)))
-		rec.Gaps = append(rec.Gaps, top1-top2)
-		rec.Hashes = append(rec.Hashes, uint64(uint32(e.stat(r, kernels.StatHashLo)))|uint64(uint32(e.stat(r, kernels.StatHashHi)))<<32)
+		row := e.stat(r)
+		rec.Gaps, rec.Hashes = append(rec.Gaps, row.gap()), append(rec.Hashes, row.hash())
 	}
 	order := it.order()
 	rec.Gaps, rec.Hashes, rec.TargetIDs = reorder(rec.Gaps, order), reorder(rec.Hashes, order), reorder(rec.TargetIDs, order)

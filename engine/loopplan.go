@@ -59,7 +59,7 @@ func (l *loop) choose(f *flight) {
 	e.w.lengths = e.w.lengths[:0]
 	for _, s := range f.spans {
 		if s.drafter != nil {
-			e.w.lengths = append(e.w.lengths, LengthAsk{Seq: s, Most: max(0, min(s.k(), e.room(s)-1))})
+			e.w.lengths = append(e.w.lengths, LengthAsk{Seq: s, Most: max(0, min(s.k(), s.room(e.cfg.MaxTokens)-1))})
 		}
 	}
 	if len(e.w.lengths) == 0 {
@@ -76,11 +76,6 @@ func (l *loop) choose(f *flight) {
 	}
 }
 
-// room is how many tokens a sequence may still emit.
-func (e *Engine) room(s *Sequence) int {
-	return min(s.req.MaxNew-len(s.Output()), e.cfg.MaxTokens-len(s.tokens))
-}
-
 // propose has the host draft for the spans, and uploads the drafts. It returns the
 // most drafts of a span, rounded up so that programs are few.
 func (l *loop) propose(f *flight) (int, error) {
@@ -88,7 +83,7 @@ func (l *loop) propose(f *flight) (int, error) {
 	from := e.cfg.Now()
 	e.w.asks, d.asks = append(e.w.asks[:0], make([]Ask, len(f.spans))...), d.asks[:0]
 	for i, s := range f.spans {
-		f.planned[i] = max(0, min(f.planned[i], e.room(s)-1))
+		f.planned[i] = max(0, min(f.planned[i], s.room(e.cfg.MaxTokens)-1))
 		e.w.asks[i] = Ask{Seq: s, K: f.planned[i]}
 		if f.planned[i] > 0 && s.drafter == d {
 			d.asks = append(d.asks, &e.w.asks[i])

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -21,7 +20,10 @@ type decision struct {
 	choice  []int32 // of the target, at the same rows
 }
 
-func (d *decision) stat(row, col int) int32 { return d.stats[row*kernels.StatCols+col] }
+// stat returns the statistics of a row of the span.
+func (d *decision) stat(row int) rowStats {
+	return d.stats[row*kernels.StatCols:][:kernels.StatCols]
+}
 
 // turned is what a replay came to as a whole.
 type turned struct {
@@ -143,11 +145,11 @@ func (l *loop) observe(t *turned) {
 func (d *decision) check() error {
 	s := d.seq
 	for row := range len(d.drafts) + 1 {
-		if n := d.stat(row, kernels.StatNaNs); n > 0 {
+		if n := d.stat(row)[kernels.StatNaNs]; n > 0 {
 			return fmt.Errorf("request %s: %d logits at position %d are not numbers", s.req.ID, n, s.length+row)
 		}
 		if row < d.kept {
-			if err := s.unbounded(math.Float32frombits(uint32(d.stat(row, kernels.StatLogit1)))); err != nil {
+			if err := s.unbounded(d.stat(row).logit1()); err != nil {
 				return err
 			}
 		}
@@ -197,7 +199,7 @@ func (l *loop) recordOf(d *decision, t *turned, emit []int32) *Record {
 		Request: s.req.ID, Sequence: s.id, Step: l.e.step, SeqStep: s.seqStep, Phase: Decode,
 		Batch: int32(t.batch), BatchRows: int32(t.rows), IdleRows: int32(t.idle),
 		Position: int32(s.length), Rows: n + 1, Cached: s.cached, Preemptions: s.preemptions,
-		Drafter: "none", Rule: s.rule.Name(), Lossy: Lossy(s.rule), KPlanned: int32(max(0, min(d.planned, l.e.room(s)-1))), KExecuted: n, TreeNodes: n,
+		Drafter: "none", Rule: s.rule.Name(), Lossy: Lossy(s.rule), KPlanned: int32(max(0, min(d.planned, s.room(l.e.cfg.MaxTokens)-1))), KExecuted: n, TreeNodes: n,
 		Accepted: Accepted(d.kept - 1), NextID: d.next, NextKind: NextCorrection,
 		EmittedIDs: emit, RealAccepted: Accepted(d.kept - 1), RealNextID: d.next, ForcedAccepted: Accepted(d.kept - 1),
 		VerifyNs: t.verifyNs, TotalNs: t.totalNs,
@@ -220,9 +222,8 @@ func (l *loop) recordOf(d *decision, t *turned, emit []int32) *Record {
 		rec.Drafter, rec.DraftNs = s.drafter.Drafter.Name(), t.draftNs
 	}
 	for r := range int(n) + 1 {
-		top1, top2 := math.Float32frombits(uint32(d.stat(r, kernels.StatLogit1))), math.Float32frombits(uint32(d.stat(r, kernels.StatLogit2)))
-		rec.Gaps = append(rec.Gaps, top1-top2)
-		rec.Hashes = append(rec.Hashes, uint64(uint32(d.stat(r, kernels.StatHashLo)))|uint64(uint32(d.stat(r, kernels.StatHashHi)))<<32)
+		row := d.stat(r)
+		rec.Gaps, rec.Hashes = append(rec.Gaps, row.gap()), append(rec.Hashes, row.hash())
 	}
 	return rec
 }

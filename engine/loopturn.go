@@ -181,7 +181,7 @@ func (l *loop) join() error {
 			copy(stops, s.req.Stop)
 		}
 		l.write(l.t.slots, i, int32(s.slot))
-		l.write(l.t.left, i, int32(e.room(s)))
+		l.write(l.t.left, i, int32(s.room(e.cfg.MaxTokens)))
 		l.write(l.t.stops, i, stops...)
 		how := s.drawing()
 		l.write(l.t.how, i, how[:]...)

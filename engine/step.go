@@ -345,7 +345,10 @@ func (e *Engine) readStats(b kernels.Batch) error {
 	return e.q.Read(int32Bytes(e.statsHost[:n*kernels.StatCols]), e.stats.Top(n)).Wait()
 }
 
-func (e *Engine) stat(row, col int) int32 { return e.statsHost[row*kernels.StatCols+col] }
+// stat returns the statistics of a wanted row.
+func (e *Engine) stat(row int) rowStats {
+	return e.statsHost[row*kernels.StatCols:][:kernels.StatCols]
+}
 
 // worked returns what the backend has executed since the last call.
 func (e *Engine) worked() kernels.Counters {

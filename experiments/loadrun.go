@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
 	"exacta.dev/exacta/engine/registry"
 	"exacta.dev/exacta/experiments/load"
 	"exacta.dev/exacta/experiments/workload"
+	"exacta.dev/exacta/internal/disk"
 )
 
 // loadRun is a load experiment under way.
@@ -46,7 +46,11 @@ func RunLoad(ctx context.Context, cfg LoadExperiment, o RunOptions) (sum *load.S
 		}
 		defer func() { err = errors.Join(err, r.entry.Close()) }()
 	}
-	if err := r.begin(); err != nil {
+	config, err := cfg.resolved()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.begin(config); err != nil {
 		return nil, err
 	}
 	tokens, err := r.makePlans()
@@ -54,7 +58,7 @@ func RunLoad(ctx context.Context, cfg LoadExperiment, o RunOptions) (sum *load.S
 		return nil, err
 	}
 	sum = &load.Summary{
-		Kind: load.Kind, Name: cfg.Name, Dir: r.dir, Provenance: r.provenance(), SLO: cfg.SLO, Baseline: cfg.baseline(), Cells: []load.Cell{},
+		Kind: load.Kind, Name: cfg.Name, Dir: r.dir, Provenance: origin(r.o.Version, textHash(config), r.entry), SLO: cfg.SLO, Baseline: cfg.baseline(), Cells: []load.Cell{},
 	}
 	for _, p := range cfg.points() {
 		sum.Points = append(sum.Points, p.Name)
@@ -83,11 +87,7 @@ func RunLoad(ctx context.Context, cfg LoadExperiment, o RunOptions) (sum *load.S
 }
 
 // begin makes the directory. One that has the same configuration is gone on with.
-func (r *loadRun) begin() error {
-	text, err := r.cfg.resolved()
-	if err != nil {
-		return err
-	}
+func (r *loadRun) begin(text []byte) (err error) {
 	if r.o.Dir != "" {
 		if old, err := os.ReadFile(filepath.Join(r.o.Dir, "config.yaml")); err == nil && bytes.Equal(old, text) {
 			r.dir = r.o.Dir
@@ -276,30 +276,13 @@ func (r *loadRun) try(ctx context.Context, c *LoadTarget, tried *load.Tried, tok
 	return nil
 }
 
-// provenance is what is needed to say later what the run was.
-func (r *loadRun) provenance() map[string]string {
-	text, _ := r.cfg.resolved() // was written before
-	host, _ := os.Hostname()
-	p := map[string]string{
-		"version": r.o.Version, "revision": revision(), "config": textHash(text), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-		"host": host, "cores": fmt.Sprint(runtime.NumCPU()), "started": time.Now().UTC().Format(time.RFC3339),
-	}
-	if r.entry != nil {
-		p["model"], p["model_hash"] = r.entry.Name, r.entry.Hash
-	}
-	return p
-}
-
-// writeFile writes a value as JSON, in one piece: the file is there whole or not.
+// writeFile writes a value as JSON.
 func writeFile(path string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("run directory: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := disk.WriteWhole(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	return nil

